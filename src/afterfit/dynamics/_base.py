@@ -1,0 +1,135 @@
+"""What moves the parameters: discrete steps or continuous time, observed on one clock."""
+
+from __future__ import annotations
+
+import abc
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, Key, PyTree
+
+from afterfit.problem import Problem
+from afterfit.spec import Spec, require
+
+__all__ = ["Discrete", "Dynamics", "State"]
+
+
+class State(eqx.Module):
+    """Where a run is: parameters, what the dynamics remembers, and how many steps it has made."""
+
+    params: PyTree[Array]
+    memory: PyTree[Array]
+    step: Int[Array, ""]
+    key: Key[Array, ""]
+
+
+class Dynamics(Spec):
+    """A rule that moves parameters. Training time is the sum of the step sizes, for descent and flow alike."""
+
+    @property
+    @abc.abstractmethod
+    def end(self) -> float:
+        """Where the run ends, in the unit of `position`: steps or time."""
+
+    @abc.abstractmethod
+    def targets(self, observations: int) -> np.ndarray:
+        """Log-spaced positions at which to observe, the end included, the start not."""
+
+    @abc.abstractmethod
+    def start(self, problem: Problem, params: PyTree[Array], key: Key[Array, ""]) -> State:
+        """The state at the initial parameters."""
+
+    @abc.abstractmethod
+    def advance(self, problem: Problem, state: State, target: Array, limit: Int[Array, ""]) -> State:
+        """Move on to `target`, or by `limit` steps if that is sooner. Compiled as one loop."""
+
+    @abc.abstractmethod
+    def position(self, state: State) -> Array:
+        """How far the state has come, in the unit of `end`."""
+
+    @abc.abstractmethod
+    def log10_time(self, state: State) -> Float[Array, ""]:
+        """log₁₀ of the training time; −inf at the start."""
+
+    def progress(self, position: float, observed: float) -> float:
+        """The share of the work done, from the position and the share of observations made.
+
+        The cost of continuous time is spread over its logarithm, so observations measure it best.
+        """
+        return observed
+
+    def check(self, problem: Problem) -> None:
+        """Refuse a problem this dynamics cannot run, before any work."""
+        return
+
+    def trouble(self, state: State) -> Array:
+        """Whether the dynamics itself has given up (a step size of zero, a step limit)."""
+        return jnp.zeros((), bool)
+
+    def work(self, state: State) -> dict[str, Array]:
+        """What the run has cost so far."""
+        return {"steps": state.step}
+
+    @property
+    def knob(self) -> str:
+        """What to turn when a run diverges."""
+        return "the step size"
+
+
+class Discrete(Dynamics):
+    """A dynamics made of steps. A new one is a subclass with `step`, and `remember` if it has a memory.
+
+    `lr` is the step size (η, α or γ in the papers) and `steps` how many are made; training time is lr·steps.
+    """
+
+    lr: float
+    steps: int
+
+    def __check_init__(self):
+        require(self.lr > 0, f"the step size lr must be positive, got {self.lr}.")
+        require(self.steps >= 1, f"steps must be 1 or more, got {self.steps}.")
+
+    @abc.abstractmethod
+    def step(
+        self, problem: Problem, params: PyTree[Array], memory: Any, key: Key[Array, ""]
+    ) -> tuple[PyTree[Array], Any]:
+        """One step: new parameters and new memory. `key` is a fresh random key for this step."""
+
+    def remember(self, problem: Problem, params: PyTree[Array]) -> Any:
+        """The memory at the start."""
+        return ()
+
+    @property
+    def end(self) -> float:
+        return self.steps
+
+    def targets(self, observations: int) -> np.ndarray:
+        return np.unique(np.round(np.geomspace(1, self.steps, observations)).astype(np.int64))
+
+    def start(self, problem: Problem, params: PyTree[Array], key: Key[Array, ""]) -> State:
+        return State(params, self.remember(problem, params), jnp.zeros((), jnp.int64), key)
+
+    def advance(self, problem: Problem, state: State, target: Array, limit: Int[Array, ""]) -> State:
+        last = jnp.minimum(target, state.step + limit)
+
+        def body(k: Int[Array, ""], carry: tuple[PyTree[Array], Any]) -> tuple[PyTree[Array], Any]:
+            return self.step(problem, *carry, jax.random.fold_in(state.key, k))
+
+        params, memory = jax.lax.fori_loop(state.step, last, body, (state.params, state.memory))
+        return State(params, memory, last, state.key)
+
+    def position(self, state: State) -> Array:
+        return state.step
+
+    def progress(self, position: float, observed: float) -> float:
+        return position / self.steps
+
+    def log10_time(self, state: State) -> Float[Array, ""]:
+        return jnp.log10(state.step.astype(float) * self.lr)
+
+    @property
+    def knob(self) -> str:
+        return f"a smaller step size: dynamics.lr={0.1 * self.lr:.2g}"

@@ -1,0 +1,119 @@
+"""An experiment: everything that defines a run, as plain data."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from afterfit.dynamics import Dynamics
+from afterfit.inits import Init, Own
+from afterfit.models import Model
+from afterfit.penalties import NoPenalty, Penalty
+from afterfit.spec import SpecError, nearest, require
+from afterfit.tasks import Task
+
+__all__ = ["Experiment"]
+
+_NOUNS = {"task": Task, "model": Model, "penalty": Penalty, "dynamics": Dynamics, "init": Init}
+_NUMBERS = ("seed", "observations")
+
+
+@dataclasses.dataclass(frozen=True)
+class Experiment:
+    """A task, a model, a penalty, a dynamics, an initialisation and a seed.
+
+    `observations` is how many log-spaced times a run is observed at.
+
+    ```python
+    experiment = Experiment.from_toml("my.toml").set({"penalty.strength": 1e-4})
+    ```
+    """
+
+    task: Task
+    model: Model
+    dynamics: Dynamics
+    penalty: Penalty = NoPenalty()
+    init: Init = Own()
+    seed: int = 0
+    observations: int = 200
+
+    def __post_init__(self):
+        for name, noun in _NOUNS.items():
+            value = getattr(self, name)
+            require(
+                isinstance(value, noun),
+                f"{name} must be one of afterfit.{_PLACES[name]}, got {value!r}.",
+            )
+        require(
+            isinstance(self.seed, int) and self.seed >= 0, f"seed must be a whole number, 0 or more, got {self.seed!r}."
+        )
+        require(
+            isinstance(self.observations, int) and self.observations >= 2,
+            f"observations must be 2 or more, got {self.observations!r}.",
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The full specification, defaults included, ready for JSON or TOML."""
+        nouns = {name: getattr(self, name).to_dict() for name in _NOUNS}
+        return {**nouns, "seed": self.seed, "observations": self.observations}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Experiment:
+        """The experiment that plain data describe; refuses what it does not know."""
+        known = (*_NOUNS, *_NUMBERS)
+        for key in data:
+            require(key in known, f"{key!r} is not a part of an experiment: {nearest(key, known)}")
+        for key in ("task", "model", "dynamics"):
+            require(key in data, f"the experiment does not say its {key}: add a [{key}] table.")
+        nouns = {key: noun.from_dict(data[key], key) for key, noun in _NOUNS.items() if key in data}
+        return cls(**nouns, **{key: data[key] for key in _NUMBERS if key in data})
+
+    @classmethod
+    def from_toml(cls, path: str | Path) -> Experiment:
+        """Read an experiment from a TOML file with tables [task], [model], [penalty], [dynamics], [init]."""
+        try:
+            text = Path(path).read_text(encoding="utf-8")
+        except OSError as error:
+            raise SpecError(f"cannot read {path}: {error.strerror}.") from None
+        try:
+            return cls.from_dict(tomllib.loads(text))
+        except tomllib.TOMLDecodeError as error:
+            raise SpecError(f"{path} is not valid TOML: {error}.") from None
+
+    def set(self, changes: Mapping[str, Any]) -> Experiment:
+        """A copy with some settings changed, by their dotted names: `{"penalty.strength": 1e-4}`."""
+        data = self.to_dict()
+        for path, value in changes.items():
+            *parents, last = path.split(".")
+            table = data
+            for depth, part in enumerate(parents):
+                where = ".".join(parents[: depth + 1])
+                require(
+                    isinstance(table.get(part), dict),
+                    f"there is no {where!r} to set: {nearest(part, [k for k, v in table.items() if isinstance(v, dict)])}",
+                )
+                table = table[part]
+            require(last in table, f"there is no setting {path!r}: {nearest(path, _paths(data))}")
+            if last == "kind":  # another kind has other settings: keep only those that are named too
+                table.clear()
+            table[last] = value
+        return Experiment.from_dict(data)
+
+    def __str__(self) -> str:
+        return json.dumps(self.to_dict(), indent=2, ensure_ascii=False)
+
+
+_PLACES = {"task": "tasks", "model": "models", "penalty": "penalties", "dynamics": "dynamics", "init": "inits"}
+
+
+
+def _paths(data: Mapping[str, Any], prefix: str = "") -> list[str]:
+    """The dotted names of all settings."""
+    found = []
+    for key, value in data.items():
+        found += _paths(value, f"{prefix}{key}.") if isinstance(value, dict) else [f"{prefix}{key}"]
+    return found

@@ -1,0 +1,181 @@
+"""Initialisations: scale, shape, and where a paper asks for it, zero output.
+
+`scale` multiplies everything and is the α of the papers. `seed` draws the initialisation from a seed of its
+own, so that it can change while the data stay; without it the run's seed decides both.
+"""
+
+from __future__ import annotations
+
+import abc
+
+import equinox as eqx
+import jax
+import numpy as np
+from jaxtyping import PyTree
+
+from afterfit.models import Model, Parameter
+from afterfit.spec import Spec, nearest, require
+
+__all__ = [
+    "Constant",
+    "Gaussian",
+    "He",
+    "Identity",
+    "Init",
+    "Own",
+    "ScaledGaussian",
+    "Symmetrised",
+    "ZeroLastLayer",
+]
+
+
+class Init(Spec):
+    """Initial parameters. A new one is a subclass with `draw`, which gives values to one array."""
+
+    seed: int | None = eqx.field(default=None, kw_only=True)
+
+    @abc.abstractmethod
+    def draw(self, parameter: Parameter, rng: np.random.Generator) -> np.ndarray:
+        """Values of one array of parameters."""
+
+    def apply(self, model: Model, parameters: PyTree[Parameter], rng: np.random.Generator) -> PyTree[np.ndarray]:
+        """Values of all arrays of `model`."""
+        rng = rng if self.seed is None else np.random.default_rng(self.seed)
+        return jax.tree.map(lambda parameter: self.draw(parameter, rng), parameters)
+
+
+class Constant(Init):
+    """All entries equal, or following a shape: w(0) = α·w₀ (Woodworth et al. 2020, §2).
+
+    Give either `scale` (α: the entries are scale·shape) or `norm` (the Euclidean norm of all parameters
+    together). `shape` is w₀, one number an entry of each array; all ones when not given.
+    """
+
+    scale: float | None = None
+    norm: float | None = None
+    shape: tuple[float, ...] | None = None
+
+    def __check_init__(self):
+        require(
+            (self.scale is None) != (self.norm is None),
+            f"Constant needs either a scale or a norm, got scale={self.scale} and norm={self.norm}.",
+        )
+        require(
+            self.shape is None or all(w != 0 for w in self.shape),
+            "Constant.shape must have no zero entry: a weight that starts at 0 never moves.",
+        )
+
+    def draw(self, parameter: Parameter, rng: np.random.Generator) -> np.ndarray:
+        shape = np.ones(parameter.shape)
+        if self.shape is not None:
+            require(
+                shape.size == len(self.shape),
+                f"Constant.shape has {len(self.shape)} entries, but the model's arrays have {shape.size}.",
+            )
+            shape = np.asarray(self.shape, dtype=float).reshape(parameter.shape)
+        return shape if self.scale is None else self.scale * shape
+
+    def apply(self, model: Model, parameters: PyTree[Parameter], rng: np.random.Generator) -> PyTree[np.ndarray]:
+        params = super().apply(model, parameters, rng)
+        if self.norm is None:
+            return params
+        norm = np.sqrt(sum(np.sum(leaf**2) for leaf in jax.tree.leaves(params)))
+        return jax.tree.map(lambda leaf: leaf * (self.norm / norm), params)
+
+
+class Gaussian(Init):
+    """Every entry, biases too, from N(0, scale²)."""
+
+    scale: float = 1.0
+
+    def draw(self, parameter: Parameter, rng: np.random.Generator) -> np.ndarray:
+        return self.scale * rng.standard_normal(parameter.shape)
+
+
+class ScaledGaussian(Init):
+    """Entries from N(0, scale²/n₁), n₁ the first dimension of each array: the "normal initialisation" with
+    scale ζ of Notsawo et al. 2025 (App. E and H.3)."""
+
+    scale: float = 1.0
+
+    def draw(self, parameter: Parameter, rng: np.random.Generator) -> np.ndarray:
+        return self.scale * rng.standard_normal(parameter.shape) / np.sqrt((parameter.shape or (1,))[0])
+
+
+class He(Init):
+    """He initialisation times `scale`: variance 2/fan-in for weights, zero for biases.
+
+    `distribution` is `"normal"` (Lyu et al. 2023, §2) or `"uniform"` (Woodworth et al. 2020, App. B.2).
+    """
+
+    scale: float = 1.0
+    distribution: str = "normal"
+
+    def __check_init__(self):
+        kinds = ("normal", "uniform")
+        require(
+            self.distribution in kinds,
+            f"unknown distribution {self.distribution!r}: {nearest(self.distribution, kinds)}",
+        )
+
+    def draw(self, parameter: Parameter, rng: np.random.Generator) -> np.ndarray:
+        if parameter.bias:
+            return np.zeros(parameter.shape)
+        std = self.scale * np.sqrt(2 / parameter.fan_in)
+        if self.distribution == "normal":
+            return std * rng.standard_normal(parameter.shape)
+        return np.sqrt(3) * std * rng.uniform(-1, 1, parameter.shape)
+
+
+class Identity(Init):
+    """scale·I, plus N(0, perturbation²) on every entry (Lyu et al. 2023, Cor. 3.11 and Thm 3.12)."""
+
+    scale: float = 1.0
+    perturbation: float = 0.0
+
+    def draw(self, parameter: Parameter, rng: np.random.Generator) -> np.ndarray:
+        require(
+            len(parameter.shape) == 2,
+            f"Identity initialises matrices, but a parameter has shape {parameter.shape}: use Constant.",
+        )
+        return self.scale * np.eye(*parameter.shape) + self.perturbation * rng.standard_normal(parameter.shape)
+
+
+class Own(Init):
+    """The model's own initial parameters (`Function.initial`) times `scale`."""
+
+    scale: float = 1.0
+
+    def draw(self, parameter: Parameter, rng: np.random.Generator) -> np.ndarray:
+        raise AssertionError("Own takes whole trees of parameters: see apply")
+
+    def apply(self, model: Model, parameters: PyTree[Parameter], rng: np.random.Generator) -> PyTree[np.ndarray]:
+        initial = getattr(model, "initial", None)
+        require(
+            initial is not None,
+            f"{type(model).__name__} has no initial parameters of its own: give train() an init, "
+            "such as af.inits.Gaussian(1.0).",
+        )
+        return jax.tree.map(lambda leaf: self.scale * np.asarray(leaf, dtype=float), initial)
+
+
+class _Wrapper(Init):
+    init: Init = Gaussian()
+
+    def draw(self, parameter: Parameter, rng: np.random.Generator) -> np.ndarray:
+        return self.init.draw(parameter, rng)
+
+
+class ZeroLastLayer(_Wrapper):
+    """`init` with the last layer's weights set to 0, so that the output starts at zero (Lyu et al. 2023, §2)."""
+
+    def apply(self, model: Model, parameters: PyTree[Parameter], rng: np.random.Generator) -> PyTree[np.ndarray]:
+        return model.zero_last_layer(self.init.apply(model, parameters, rng))
+
+
+class Symmetrised(_Wrapper):
+    """`init` with every unit copied with opposite output sign, so that the output starts at zero
+    (Chizat et al. 2019; Woodworth et al. 2020, §3)."""
+
+    def apply(self, model: Model, parameters: PyTree[Parameter], rng: np.random.Generator) -> PyTree[np.ndarray]:
+        return model.symmetrise(self.init.apply(model, parameters, rng))

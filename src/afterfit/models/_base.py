@@ -1,0 +1,92 @@
+"""What a model is: parameters, a pure function of them, and how it scales."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jaxtyping import Array, PyTree
+
+from afterfit.inputs import Signature, measure
+from afterfit.spec import Spec, SpecError, require
+
+if TYPE_CHECKING:
+    from afterfit.inits import Init
+
+__all__ = ["LinearModel", "Model", "Parameter"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Parameter:
+    """One array of parameters, before it has values. `fan_in` is how many inputs each of its outputs sums."""
+
+    shape: tuple[int, ...]
+    fan_in: int = 1
+    bias: bool = False
+
+
+class Model(Spec):
+    """A pure function f(params, inputs), batched over inputs.
+
+    A new model is a subclass with `parameters` and `__call__`. `degree` states its homogeneity:
+    f(c·params, x) = c^degree · f(params, x) for c > 0, or None when it is not homogeneous.
+    """
+
+    @abc.abstractmethod
+    def parameters(self, signature: Signature) -> PyTree[Parameter]:
+        """The arrays this model has on a task of that signature; raises `SpecError` where it does not fit."""
+
+    @abc.abstractmethod
+    def __call__(self, params: PyTree[Array], inputs: Any) -> Array:
+        """Outputs, one row per input."""
+
+    @property
+    def degree(self) -> int | None:
+        """The degree of homogeneity in the parameters, None if there is none."""
+        return None
+
+    def observe(self, params: PyTree[Array]) -> dict[str, Array]:
+        """What else to record along a run, such as singular values."""
+        return {}
+
+    def initialise(self, init: Init, signature: Signature, rng: np.random.Generator) -> PyTree[np.ndarray]:
+        """Initial parameters."""
+        return init.apply(self, self.parameters(signature), rng)
+
+    def zero_last_layer(self, params: PyTree) -> PyTree:
+        """`params` with the last layer set to 0, so that every output is 0."""
+        raise SpecError(f"{type(self).__name__} has no last layer to set to zero: choose another init.")
+
+    def symmetrise(self, params: PyTree) -> PyTree:
+        """`params` with each unit copied and its output sign turned, so that every output is 0."""
+        raise SpecError(f"{type(self).__name__} has no units to copy with opposite signs: choose another init.")
+
+
+class LinearModel(Model):
+    """A model that is linear in its input (not in its parameters): f(params, x) = ⟨weights(params), x⟩."""
+
+    @abc.abstractmethod
+    def weights(self, params: PyTree[Array]) -> Array:
+        """The linear predictor: a vector of length d, or a matrix."""
+
+    def __call__(self, params: PyTree[Array], inputs: Any) -> Array:
+        return measure(inputs, self.weights(params))
+
+    def observe(self, params: PyTree[Array]) -> dict[str, Array]:
+        weights = self.weights(params)
+        if weights.ndim == 2:
+            import jax.numpy as jnp
+
+            return {"singular_values": jnp.linalg.svd(weights, compute_uv=False)}
+        # Every coordinate of a small predictor is worth seeing; a large one would swamp the curves.
+        return {"weights": weights} if weights.size <= 1000 else {}
+
+
+def scalar_output(model: Model, signature: Signature) -> None:
+    """Refuse a task with vector outputs."""
+    require(
+        signature.outputs == (),
+        f"{type(model).__name__} has one output, but the task wants {signature.outputs}: choose an MLP.",
+    )

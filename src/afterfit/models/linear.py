@@ -1,0 +1,90 @@
+"""Linear predictors of a vector, and the diagonal nets that reparametrise them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from jaxtyping import Array, Float
+
+from afterfit.inputs import Signature
+from afterfit.models._base import LinearModel, Parameter, scalar_output
+from afterfit.spec import require
+
+__all__ = ["DiagonalNet", "DiagonalProduct", "Linear"]
+
+
+class Linear(LinearModel):
+    """The linear model itself: the parameters are the weights (a vector, or a matrix on matrix tasks)."""
+
+    def parameters(self, signature: Signature) -> dict[str, Parameter]:
+        scalar_output(self, signature)
+        return {"weights": Parameter(signature.inputs, fan_in=int(np.prod(signature.inputs)))}
+
+    def weights(self, params: dict[str, Array]) -> Array:
+        return params["weights"]
+
+    @property
+    def degree(self) -> int:
+        return 1
+
+    def zero_last_layer(self, params: Any) -> Any:
+        return {"weights": np.zeros_like(params["weights"])}
+
+
+class DiagonalNet(LinearModel):
+    """Diagonal linear net: weights w₊^D − w₋^D (Woodworth et al. 2020, (3) and (10); Lyu et al. 2023, (4)).
+
+    `depth` is D ≥ 2. Started at w₊ = w₋ its output is zero.
+    """
+
+    depth: int = 2
+
+    def __check_init__(self):
+        require(self.depth >= 2, f"a DiagonalNet has depth 2 or more, got {self.depth}: use Linear for depth 1.")
+
+    def parameters(self, signature: Signature) -> dict[str, Parameter]:
+        scalar_output(self, signature)
+        return {"plus": Parameter(signature.inputs), "minus": Parameter(signature.inputs)}
+
+    def weights(self, params: dict[str, Float[Array, " d"]]) -> Float[Array, " d"]:
+        return params["plus"] ** self.depth - params["minus"] ** self.depth
+
+    @property
+    def degree(self) -> int:
+        return self.depth
+
+    def symmetrise(self, params: Any) -> Any:
+        return {"plus": params["plus"], "minus": params["plus"].copy()}
+
+
+class DiagonalProduct(LinearModel):
+    """Deep diagonal net: weights ⊙ₖ Aₖ, the entrywise product of L factors (Notsawo et al. 2025, §3.5).
+
+    With depth 2 it is ⟨u ⊙ v, x⟩ (Boursier et al. 2025, App. D.2).
+    """
+
+    depth: int = 2
+
+    def __check_init__(self):
+        require(self.depth >= 1, f"depth must be 1 or more, got {self.depth}.")
+
+    def parameters(self, signature: Signature) -> dict[str, list[Parameter]]:
+        scalar_output(self, signature)
+        n = int(np.prod(signature.inputs))
+        return {"factors": [Parameter(signature.inputs, fan_in=n)] * self.depth}
+
+    def weights(self, params: dict[str, list[Float[Array, " d"]]]) -> Float[Array, " d"]:
+        product = params["factors"][0]
+        for factor in params["factors"][1:]:
+            product = product * factor
+        return product
+
+    @property
+    def degree(self) -> int:
+        return self.depth
+
+    def zero_last_layer(self, params: Any) -> Any:
+        *others, last = params["factors"]
+        return {"factors": [*others, np.zeros_like(last)]}
+

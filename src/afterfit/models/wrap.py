@@ -1,0 +1,86 @@
+"""Models made from other things: a difference of two models, and any pure function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, PyTree
+
+from afterfit.inputs import Entries, OneHot, Signature
+from afterfit.models._base import Model, Parameter
+from afterfit.spec import require
+
+__all__ = ["Difference", "Function"]
+
+
+class Difference(Model):
+    """(f(θ₁, x) − f(θ₂, x))/√2 with θ₁ = θ₂ at the start: the "difference trick" of Hu et al. 2020.
+
+    It is one of the three ways to start at zero output that Lyu et al. 2023, §3.1, name. The factor keeps the
+    tangent kernel at initialisation that of `model`.
+    """
+
+    model: Model
+
+    def parameters(self, signature: Signature) -> dict[str, PyTree[Parameter]]:
+        inner = self.model.parameters(signature)
+        return {"plus": inner, "minus": inner}
+
+    def __call__(self, params: dict[str, PyTree[Array]], inputs: Any) -> Array:
+        difference = self.model(params["plus"], inputs) - self.model(params["minus"], inputs)
+        return difference / jnp.sqrt(2.0).astype(difference.dtype)
+
+    @property
+    def degree(self) -> int | None:
+        return self.model.degree
+
+    def initialise(self, init: Any, signature: Signature, rng: np.random.Generator) -> PyTree[np.ndarray]:
+        start = self.model.initialise(init, signature, rng)
+        return {"plus": start, "minus": jax.tree.map(np.copy, start)}
+
+
+class Function(Model):
+    """Any pure function f(params, x) of one input x, with its initial parameters.
+
+    `homogeneity` is the degree you know it to have, if any.
+
+    ```python
+    def f(params, x):
+        return jnp.tanh(params["W"] @ x) @ params["v"]
+
+
+    model = af.models.Function(f, {"W": W0, "v": v0})
+    ```
+    """
+
+    function: Callable[[Any, Any], Any]
+    initial: PyTree
+    homogeneity: int | None = None
+
+    def __check_init__(self):
+        require(callable(self.function), f"Function needs a function f(params, x), got {self.function!r}.")
+
+    def parameters(self, signature: Signature) -> PyTree[Parameter]:
+        return jax.tree.map(lambda leaf: Parameter(np.shape(leaf)), self.initial)
+
+    def __call__(self, params: PyTree[Array], inputs: Any) -> Array:
+        if isinstance(inputs, Entries):  # x = (i, j): the function is evaluated on the whole grid
+            rows, columns = (jnp.arange(m) for m in inputs.mask.shape)
+            f = jax.vmap(jax.vmap(self.function, (None, (None, 0))), (None, (0, None)))
+            return inputs.mask * f(params, (rows, columns))
+        x = inputs.dense() if isinstance(inputs, OneHot) else inputs
+        return jax.vmap(self.function, (None, 0))(params, x)
+
+    @property
+    def degree(self) -> int | None:
+        return self.homogeneity
+
+    def to_dict(self) -> dict[str, Any]:
+        name = f"{self.function.__module__}.{getattr(self.function, '__qualname__', self.function)}"
+        shapes = jax.tree.map(lambda leaf: list(np.shape(leaf)), self.initial)
+        return {"kind": "Function", "function": name, "parameters": shapes, "homogeneity": self.homogeneity}

@@ -1,0 +1,246 @@
+"""Penalties: what pulls on the parameters once the data are fitted.
+
+The objective of a run is loss + strength · value(params). A penalty has a value, a subgradient, and where it
+exists a proximal map. This is *coupled* weight decay: the penalty's gradient goes through the optimiser like
+the loss's. *Decoupled* weight decay is not a penalty but part of an optimiser: `dynamics.AdamW(weight_decay=…)`.
+
+A new penalty is a subclass of `Penalty` with `value`; `subgradient` is JAX's gradient of it unless you know
+better, and `prox` is only needed for proximal descent. Penalties add up: `L1(1e-5) + L2(1e-3)`.
+"""
+
+from __future__ import annotations
+
+import abc
+from typing import TYPE_CHECKING, Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PyTree
+
+from afterfit.spec import Spec, SpecError, nearest, require
+
+if TYPE_CHECKING:
+    from afterfit.models import Model
+    from afterfit.tasks import Data
+
+__all__ = ["L1", "L2", "NoPenalty", "Nuclear", "Penalty", "Sobolev", "Sum"]
+
+
+class Penalty(Spec):
+    """A penalty h with a strength β ≥ 0: the objective is loss + β·h(params)."""
+
+    strength: float
+
+    def __check_init__(self):
+        strength = self.strength
+        if isinstance(strength, int | float):  # not while JAX traces it
+            require(
+                strength >= 0,
+                f"a penalty's strength must be 0 or more, got {strength}: a negative one has no minimum.",
+            )
+
+    @abc.abstractmethod
+    def value(self, params: PyTree[Array]) -> Float[Array, ""]:
+        """h(params), without the strength."""
+
+    def subgradient(self, params: PyTree[Array]) -> PyTree[Array]:
+        """One element of ∂h(params), without the strength."""
+        return jax.grad(self.value)(params)
+
+    def prox(self, params: PyTree[Array], step: Float[Array, ""]) -> PyTree[Array]:
+        """argmin over z of ½‖z − params‖² + step·h(z)."""
+        raise SpecError(f"{type(self).__name__} has no proximal map: use SubgradientDescent.")
+
+    def bind(self, model: Model, data: Data) -> Penalty:
+        """The penalty on this model and these data; most do not look at them."""
+        return self
+
+    def weighted_value(self, params: PyTree[Array]) -> Float[Array, ""]:
+        """β·h(params)."""
+        return self.strength * self.value(params)
+
+    def weighted_subgradient(self, params: PyTree[Array]) -> PyTree[Array]:
+        """β·H(params), H a subgradient."""
+        return jax.tree.map(lambda g: self.strength * g, self.subgradient(params))
+
+    def weighted_prox(self, params: PyTree[Array], step: Float[Array, ""]) -> PyTree[Array]:
+        """The proximal map of step·β·h."""
+        return self.prox(params, step * self.strength)
+
+    def __add__(self, other: Penalty) -> Sum:
+        mine = self.penalties if isinstance(self, Sum) else (self,)
+        theirs = other.penalties if isinstance(other, Sum) else (other,)
+        return Sum(penalties=(*mine, *theirs))
+
+
+class NoPenalty(Penalty):
+    """No penalty at all."""
+
+    strength: float = 0.0
+
+    def value(self, params: PyTree[Array]) -> Float[Array, ""]:
+        return jnp.zeros(())
+
+    def subgradient(self, params: PyTree[Array]) -> PyTree[Array]:
+        return jax.tree.map(jnp.zeros_like, params)
+
+    def prox(self, params: PyTree[Array], step: Float[Array, ""]) -> PyTree[Array]:
+        return params
+
+
+class L1(Penalty):
+    """‖θ‖₁, with subgradient sign(θ) and sign(0) = 0; its prox is soft thresholding."""
+
+    def value(self, params: PyTree[Array]) -> Float[Array, ""]:
+        return _total(jax.tree.map(lambda leaf: jnp.sum(jnp.abs(leaf)), params))
+
+    def subgradient(self, params: PyTree[Array]) -> PyTree[Array]:
+        return jax.tree.map(jnp.sign, params)
+
+    def prox(self, params: PyTree[Array], step: Float[Array, ""]) -> PyTree[Array]:
+        return jax.tree.map(lambda leaf: jnp.sign(leaf) * jnp.maximum(jnp.abs(leaf) - step, 0), params)
+
+
+class L2(Penalty):
+    """½‖θ‖₂², whose gradient is θ: weight decay."""
+
+    def value(self, params: PyTree[Array]) -> Float[Array, ""]:
+        return 0.5 * _total(jax.tree.map(lambda leaf: jnp.sum(leaf**2), params))
+
+    def subgradient(self, params: PyTree[Array]) -> PyTree[Array]:
+        return params
+
+    def prox(self, params: PyTree[Array], step: Float[Array, ""]) -> PyTree[Array]:
+        return jax.tree.map(lambda leaf: leaf / (1 + step), params)
+
+
+class Nuclear(Penalty):
+    """The nuclear norm ‖A‖_* (the sum of the singular values).
+
+    `of="parameters"` sums it over all matrices among the parameters (Notsawo et al. 2025, App. H.3), which for
+    `models.Linear` is the norm of the matrix itself (§3.2); `of="weights"` takes it of the matrix that a
+    factorised model stands for, ‖UVᵀ‖_*. The subgradient is UVᵀ from the singular value decomposition, over
+    the singular values that are not 0; the prox is singular value thresholding. Vectors among the parameters
+    (biases) are left alone.
+    """
+
+    of: str = "parameters"
+
+    def __check_init__(self):
+        kinds = ("parameters", "weights")
+        require(self.of in kinds, f"unknown Nuclear.of {self.of!r}: {nearest(self.of, kinds)}")
+
+    def bind(self, model: Model, data: Data) -> Penalty:
+        if self.of == "parameters":
+            return self
+        require(
+            hasattr(model, "weights"),
+            f"the nuclear norm of the weights needs a model of a matrix, not {type(model).__name__}.",
+        )
+        return _NuclearOfWeights(strength=self.strength, model=model)
+
+    def value(self, params: PyTree[Array]) -> Float[Array, ""]:
+        matrices = [leaf for leaf in jax.tree.leaves(params) if jnp.ndim(leaf) == 2]
+        require(
+            bool(matrices),
+            "Nuclear needs a matrix among the parameters, and this model has none: use L1 or L2.",
+        )
+        return _total([jnp.sum(jnp.linalg.svd(matrix, compute_uv=False)) for matrix in matrices])
+
+    def subgradient(self, params: PyTree[Array]) -> PyTree[Array]:
+        def of_matrix(A: Float[Array, "m n"]) -> Float[Array, "m n"]:
+            U, s, Vt = jnp.linalg.svd(A, full_matrices=False)
+            # Directions whose singular value is zero to rounding may take any weight in [-1, 1]: 0 is the
+            # least-norm choice, as sign(0) = 0 is for L1.
+            keep = s > s[0] * max(A.shape) * jnp.finfo(A.dtype).eps
+            return (U * keep) @ Vt
+
+        return jax.tree.map(lambda leaf: of_matrix(leaf) if leaf.ndim == 2 else jnp.zeros_like(leaf), params)
+
+    def prox(self, params: PyTree[Array], step: Float[Array, ""]) -> PyTree[Array]:
+        def of_matrix(A: Float[Array, "m n"]) -> Float[Array, "m n"]:
+            U, s, Vt = jnp.linalg.svd(A, full_matrices=False)
+            return (U * jnp.maximum(s - step, 0)) @ Vt
+
+        return jax.tree.map(lambda leaf: of_matrix(leaf) if leaf.ndim == 2 else leaf, params)
+
+
+class _NuclearOfWeights(Penalty):
+    model: Any
+
+    def value(self, params: PyTree[Array]) -> Float[Array, ""]:
+        return Nuclear(1.0).value(self.model.weights(params))
+
+    def subgradient(self, params: PyTree[Array]) -> PyTree[Array]:
+        weights, pull_back = jax.vjp(self.model.weights, params)
+        return pull_back(Nuclear(1.0).subgradient(weights))[0]
+
+
+class Sobolev(Penalty):
+    """(1/N) Σᵢ ‖∂f/∂x(xᵢ) − ∂f*/∂x(xᵢ)‖_F², the slopes against the teacher's (Notsawo et al. 2025, (125)).
+
+    Needs a task that knows the slopes of its teacher: `tasks.TeacherStudent`.
+    """
+
+    def bind(self, model: Model, data: Data) -> Penalty:
+        require(
+            data.slopes is not None,
+            "Sobolev compares the model's slopes with the teacher's, and this task knows none: "
+            "use tasks.TeacherStudent.",
+        )
+        return _BoundSobolev(strength=self.strength, model=model, inputs=data.inputs, slopes=data.slopes)
+
+    def value(self, params: PyTree[Array]) -> Float[Array, ""]:
+        raise SpecError("Sobolev depends on the model and the data: call bind(model, data) first, as train does.")
+
+
+class _BoundSobolev(Penalty):
+    model: Any
+    inputs: Any
+    slopes: Any
+
+    def value(self, params: PyTree[Array]) -> Float[Array, ""]:
+        def slope(x: Float[Array, " d"]) -> Float[Array, "c d"]:
+            return jax.jacobian(lambda x: self.model(params, x[None])[0])(x)
+
+        slopes = jax.vmap(slope)(self.inputs)
+        return jnp.sum((slopes.reshape(self.slopes.shape) - self.slopes) ** 2) / self.slopes.shape[0]
+
+
+class Sum(Penalty):
+    """A sum of penalties, each with its own strength."""
+
+    penalties: tuple[Penalty, ...] = ()
+    strength: float = eqx.field(default=1.0, init=False)
+
+    def __check_init__(self):
+        require(len(self.penalties) >= 1, "a Sum needs at least one penalty.")
+
+    def bind(self, model: Model, data: Data) -> Penalty:
+        return Sum(penalties=tuple(penalty.bind(model, data) for penalty in self.penalties))
+
+    def value(self, params: PyTree[Array]) -> Float[Array, ""]:
+        return _total([penalty.weighted_value(params) for penalty in self.penalties])
+
+    def subgradient(self, params: PyTree[Array]) -> PyTree[Array]:
+        parts = [penalty.weighted_subgradient(params) for penalty in self.penalties]
+        return jax.tree.map(lambda *gs: _total(list(gs)), *parts)
+
+    def prox(self, params: PyTree[Array], step: Float[Array, ""]) -> PyTree[Array]:
+        # Only L1 + L2 is a composition of the two maps in this order (soft-threshold, then shrink).
+        kinds = [type(penalty) for penalty in self.penalties]
+        require(
+            kinds in ([L1, L2], [L2, L1]),
+            "the proximal map of a sum is known for L1 + L2 only: use SubgradientDescent.",
+        )
+        l1, l2 = sorted(self.penalties, key=lambda penalty: type(penalty) is L2)
+        return l2.weighted_prox(l1.weighted_prox(params, step), step)
+
+
+def _total(values: PyTree[Array]) -> Array:
+    leaves = jax.tree.leaves(values)
+    total = leaves[0]
+    for leaf in leaves[1:]:
+        total = total + leaf
+    return total

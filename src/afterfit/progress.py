@@ -1,0 +1,45 @@
+"""A progress bar with an estimate, for anything that takes more than two seconds."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+__all__ = ["progress_bar"]
+
+_PATIENCE = 2.0  # seconds before a bar appears
+
+
+@contextlib.contextmanager
+def progress_bar(description: str, show: bool | None = None) -> Iterator[Callable[[float], None]]:
+    """Yields a function to call with the share of work done, from 0 to 1.
+
+    `show=None` shows a bar only on a terminal. Nothing is drawn, nor is the drawing library loaded, unless the
+    work takes longer than two seconds.
+    """
+    show = sys.stderr.isatty() if show is None else show
+    started = time.monotonic()
+    bar, task = None, None
+
+    def update(share: float) -> None:
+        nonlocal bar, task
+        if not show or time.monotonic() - started < _PATIENCE:
+            return
+        if bar is None:
+            from rich.console import Console
+            from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+            columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+            bar = Progress(*columns, console=Console(stderr=True), transient=True)
+            bar.start()
+            task = bar.add_task(description, total=1.0)
+        assert task is not None
+        bar.update(task, completed=share)
+
+    try:
+        yield update
+    finally:
+        if bar is not None:
+            bar.stop()

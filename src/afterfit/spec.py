@@ -1,0 +1,136 @@
+"""Specifications: every noun is plain data that can be written down, read back, changed and compared.
+
+A noun (a task, a model, a penalty, a dynamics, an initialisation) is a frozen [`Spec`][afterfit.spec.Spec]
+whose fields are numbers, strings, tuples or other nouns. `to_dict` writes it as nested dictionaries, ready
+for TOML or JSON; `from_dict` reads it back and refuses what it does not know, naming the nearest thing it does.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import inspect
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar, Self
+
+import equinox as eqx
+import numpy as np
+
+__all__ = ["Spec", "SpecError", "nearest", "require"]
+
+
+class SpecError(ValueError):
+    """Something asked for cannot be: the message says what, with its value, and what to do."""
+
+
+def require(condition: bool, message: str) -> None:
+    """Raise a `SpecError` with `message` unless `condition` holds."""
+    if not condition:
+        raise SpecError(message)
+
+
+def nearest(word: str, choices: Iterable[str]) -> str:
+    """The end of an error message: the nearest valid choice to `word`, or all of them."""
+    choices = sorted(choices)
+    folded = {choice.lower(): choice for choice in choices}
+    close = difflib.get_close_matches(word.lower(), folded, n=1, cutoff=0.5)
+    return f"did you mean {folded[close[0]]!r}?" if close else f"choose one of: {', '.join(choices)}."
+
+
+class Spec(eqx.Module):
+    """Base of all nouns. A direct subclass (`Task`, `Model`, …) is a family; its subclasses are its members.
+
+    Subclasses declare their fields as in a dataclass and check them in `__check_init__`. A member becomes
+    known to `from_dict`, and so to TOML files, by being defined.
+    """
+
+    family: ClassVar[type[Spec] | None] = None
+    members: ClassVar[dict[str, type[Spec]]]
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if Spec in cls.__bases__:
+            cls.family, cls.members = cls, {}
+        elif cls.family is not None and not cls.__name__.startswith("_"):
+            cls.members[cls.__name__] = cls
+
+    def to_dict(self) -> dict[str, Any]:
+        """This noun as plain data: its kind and every field, defaults included."""
+        fields = {f.name: _plain(getattr(self, f.name)) for f in dataclasses.fields(self) if f.init}
+        return {"kind": type(self).__name__, **fields}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any], where: str = "") -> Self:
+        """The noun that `data` describes. `where` (such as `"penalty"`) names the place in error messages."""
+        where = where or (cls.family or cls).__name__.lower()
+        require(isinstance(data, Mapping), f"{where} must be a table of settings, got {data!r}.")
+        members = {name: kind for name, kind in cls.members.items() if not inspect.isabstract(kind)}
+        require("kind" in data, f"{where} does not say its kind: choose one of: {', '.join(sorted(members))}.")
+        kind = data["kind"]
+        require(kind in members, f"unknown {where} {kind!r}: {nearest(str(kind), members)}")
+        member = members[kind]
+        fields = {f.name: f for f in dataclasses.fields(member) if f.init}
+        values = {}
+        for name, value in data.items():
+            if name == "kind":
+                continue
+            require(name in fields, f"{where}.{name} is not a setting of {kind}: {nearest(name, fields)}")
+            values[name] = _typed(value, fields[name], f"{where}.{name}")
+        missing = [
+            name
+            for name, f in fields.items()
+            if name not in values
+            and f.default is dataclasses.MISSING
+            and f.default_factory is dataclasses.MISSING
+        ]
+        require(not missing, f"{where} {kind} needs a value for {', '.join(missing)}.")
+        return member(**values)  # pyright: ignore[reportReturnType]
+
+    def replace(self, **changes: Any) -> Self:
+        """A copy with some fields changed (and checked again)."""
+        known = [f.name for f in dataclasses.fields(self)]
+        for name in changes:
+            require(name in known, f"{name} is not a setting of {type(self).__name__}: {nearest(name, known)}")
+        return dataclasses.replace(self, **changes)
+
+
+def _plain(value: Any) -> Any:
+    """`value` as JSON would have it."""
+    if isinstance(value, Spec):
+        return value.to_dict()
+    if isinstance(value, tuple | list):
+        return [_plain(v) for v in value]
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, np.generic):
+        return value.item()
+    return value
+
+
+def _typed(value: Any, field: dataclasses.Field, where: str) -> Any:
+    """`value` as the field's annotation wants it: nested nouns built, lists to tuples, 1 to 1.0."""
+    annotation = str(field.type)
+    if isinstance(value, Mapping):
+        for family in Spec.__subclasses__():
+            if family.__name__ in annotation:
+                return family.from_dict(value, where)
+    if isinstance(value, list):
+        if value and isinstance(value[0], Mapping):
+            return tuple(_typed(v, field, f"{where}[{i}]") for i, v in enumerate(value))
+        return tuple(tuple(v) if isinstance(v, list) else v for v in value)
+    wanted = [t for t in ("int", "float", "str", "bool") if t in annotation.replace("|", " ").split()]
+    if not wanted or (value is None and "None" in annotation):
+        return value
+    if "float" in wanted and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if "int" in wanted and isinstance(value, float) and value.is_integer():
+        return int(value)
+    names = {int: "int", float: "float", str: "str", bool: "bool"}
+    require(
+        names.get(type(value)) in wanted,
+        f"{where} must be {' or '.join(_WORDS[w] for w in wanted)}, got {value!r}.",
+    )
+    return value
+
+
+_WORDS = {"int": "a whole number", "float": "a number", "str": "a word", "bool": "true or false"}

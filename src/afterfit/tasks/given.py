@@ -1,0 +1,181 @@
+"""Tasks from data that exist already: the user's arrays, and images in files."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import numpy as np
+
+from afterfit.criteria import Criteria
+from afterfit.inputs import Signature
+from afterfit.losses import CrossEntropy, Exponential, Logistic, Loss, Squared
+from afterfit.spec import SpecError, require
+from afterfit.tasks._base import Data, Task, check_choice, check_positive
+
+__all__ = ["Arrays", "Images"]
+
+_LOSSES = {"squared": Squared, "logistic": Logistic, "exponential": Exponential, "cross_entropy": CrossEntropy}
+
+
+class Arrays(Task):
+    """A task from the user's own arrays, one row an example.
+
+    `loss_name` is `"squared"` (targets are numbers), `"logistic"` or `"exponential"` (targets ±1), or
+    `"cross_entropy"` (targets are class numbers from 0); `reduction` its factor. `fit` and `generalise` are the
+    levels of the training and test metric that count as fitted and generalised.
+
+    ```python
+    task = af.tasks.Arrays(X, y, X_test, y_test, loss_name="squared")
+    ```
+    """
+
+    X: Any
+    y: Any
+    X_test: Any
+    y_test: Any
+    loss_name: str = "squared"
+    reduction: str = "mean"
+    fit: float | None = None
+    generalise: float | None = None
+
+    def __check_init__(self):
+        check_choice("loss_name", self.loss_name, tuple(_LOSSES))
+        shapes = {name: np.shape(getattr(self, name)) for name in ("X", "y", "X_test", "y_test")}
+        said = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
+        for inputs, targets in (("X", "y"), ("X_test", "y_test")):
+            require(
+                len(shapes[inputs]) >= 2 and shapes[inputs][0] > 0,
+                f"{inputs} needs one row per example and at least one example, got {said}.",
+            )
+            require(
+                shapes[targets][:1] == shapes[inputs][:1],
+                f"{inputs} and {targets} must have the same number of rows, got {said}.",
+            )
+        require(
+            shapes["X"][1:] == shapes["X_test"][1:] and shapes["y"][1:] == shapes["y_test"][1:],
+            f"training and test examples must have the same shape, got {said}.",
+        )
+        y = np.concatenate([np.ravel(self.y), np.ravel(self.y_test)])
+        for name in ("X", "y", "X_test", "y_test"):
+            require(bool(np.all(np.isfinite(getattr(self, name)))), f"{name} has entries that are not finite numbers.")
+        if self.loss_name in ("logistic", "exponential"):
+            require(set(np.unique(y)) <= {-1, 1}, f"{self.loss_name} loss wants labels -1 and 1, got {np.unique(y)[:5]}.")
+        if self.loss_name == "cross_entropy":
+            require(
+                bool(np.all(y == np.round(y)) and y.min() >= 0) and len(shapes["y"]) == 1,
+                f"cross_entropy wants class numbers 0, 1, …, one an example, got {np.unique(y)[:5]}.",
+            )
+
+    @property
+    def signature(self) -> Signature:
+        if self.loss_name == "cross_entropy":
+            return Signature(np.shape(self.X)[1:], (int(max(np.max(self.y), np.max(self.y_test))) + 1,))
+        return Signature(np.shape(self.X)[1:], np.shape(self.y)[1:])
+
+    @property
+    def loss(self) -> Loss:
+        return _LOSSES[self.loss_name](self.reduction)
+
+    @property
+    def criteria(self) -> Criteria:
+        if self.metric == "error":
+            return Criteria.errors(fit=self.fit or 1e-2, generalise=self.generalise or 1e-1)
+        return Criteria.accuracies(self.fit or 0.99, self.generalise or 0.95)
+
+    def draw(self, rng: np.random.Generator) -> Data:
+        X, y, X_test, y_test = (np.asarray(a) for a in (self.X, self.y, self.X_test, self.y_test))
+        if self.loss_name == "cross_entropy":
+            y, y_test = y.astype(int), y_test.astype(int)
+        return Data(X, y, X_test, y_test, n=len(X), n_test=len(X_test))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Shapes and a digest stand for the arrays, which a specification does not hold."""
+        digest = hashlib.sha256()
+        for name in ("X", "y", "X_test", "y_test"):
+            digest.update(np.ascontiguousarray(getattr(self, name)).tobytes())
+        return {
+            "kind": "Arrays",
+            "shapes": {name: list(np.shape(getattr(self, name))) for name in ("X", "y", "X_test", "y_test")},
+            "sha256": digest.hexdigest(),
+            "loss_name": self.loss_name,
+            "reduction": self.reduction,
+            "fit": self.fit,
+            "generalise": self.generalise,
+            "precision": self.precision,
+        }
+
+
+class Images(Task):
+    """Image classification from files in MNIST's format, with cross-entropy (Notsawo et al. 2025, App. H.3.4).
+
+    `folder` holds the four usual files (`train-images-idx3-ubyte`, `train-labels-idx1-ubyte`, `t10k-…`), plain
+    or gzipped. n training images are drawn from the first pair, all of the second are tested. Pixels are
+    scaled to [0, 1]. Nothing is downloaded.
+    """
+
+    folder: str
+    n: int = 1000
+    precision: str = eqx.field(default="single", kw_only=True)
+
+    def __check_init__(self):
+        check_positive(n=self.n)
+        for name in _MNIST:
+            _idx_path(self.folder, name)
+        available = _idx_shape(_idx_path(self.folder, "train-images-idx3-ubyte"))[0]
+        require(self.n <= available, f"{self.folder} has {available} training images, but n={self.n} were asked for.")
+
+    @property
+    def signature(self) -> Signature:
+        _, height, width = _idx_shape(_idx_path(self.folder, "train-images-idx3-ubyte"))
+        labels = read_idx(_idx_path(self.folder, "train-labels-idx1-ubyte"))
+        return Signature((height * width,), (int(labels.max()) + 1,))
+
+    @property
+    def loss(self) -> Loss:
+        return CrossEntropy("mean")
+
+    @property
+    def criteria(self) -> Criteria:
+        return Criteria.accuracies(generalise=0.85)
+
+    def draw(self, rng: np.random.Generator) -> Data:
+        X, y, X_test, y_test = (read_idx(_idx_path(self.folder, name)) for name in _MNIST)
+        chosen = rng.choice(len(X), self.n, replace=False)
+        X, X_test = (images.reshape(len(images), -1) / 255 for images in (X[chosen], X_test))
+        return Data(X, y[chosen].astype(int), X_test, y_test.astype(int), n=self.n, n_test=len(X_test))
+
+
+_MNIST = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
+
+
+def _idx_path(folder: str, name: str) -> Path:
+    for path in (Path(folder) / name, Path(folder) / f"{name}.gz"):
+        if path.is_file():
+            return path
+    raise SpecError(f"{folder} has no {name} (nor {name}.gz): put MNIST's four files there.")
+
+
+def _open(path: Path):
+    return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
+
+
+def _idx_shape(path: Path) -> tuple[int, ...]:
+    """The shape in the header of an IDX file: two zero bytes, the type (8: unsigned byte), the rank, the sizes."""
+    with _open(path) as file:
+        magic = file.read(4)
+        require(len(magic) == 4 and magic[:3] == b"\x00\x00\x08", f"{path.name} is not an IDX file of bytes.")
+        return tuple(int.from_bytes(file.read(4), "big") for _ in range(magic[3]))
+
+
+def read_idx(path: Path) -> np.ndarray:
+    """The array in an IDX file, the format of MNIST."""
+    shape = _idx_shape(path)
+    with _open(path) as file:
+        file.seek(4 + 4 * len(shape))
+        content = np.frombuffer(file.read(), dtype=np.uint8)
+    require(content.size == np.prod(shape), f"{path.name} is cut short: {content.size} bytes for shape {shape}.")
+    return content.reshape(shape)

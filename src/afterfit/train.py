@@ -1,0 +1,212 @@
+"""Training: from an experiment to a run."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Int, PyTree
+
+from afterfit.dynamics import Dynamics, State
+from afterfit.experiment import Experiment
+from afterfit.inits import Init, Own
+from afterfit.models import Model
+from afterfit.penalties import NoPenalty, Penalty
+from afterfit.problem import Problem, pose
+from afterfit.progress import progress_bar
+from afterfit.run import Run
+from afterfit.spec import require
+from afterfit.tasks import Task
+
+__all__ = ["run_experiment", "train"]
+
+_SECONDS_A_CALL = 0.25  # how long compiled code may run before Python looks up: for Ctrl-C and progress
+
+
+def train(
+    *,
+    task: Task,
+    model: Model,
+    dynamics: Dynamics,
+    penalty: Penalty | None = None,
+    init: Init | None = None,
+    seed: int = 0,
+    observations: int = 200,
+    progress: bool | None = None,
+) -> Run:
+    """Fit `model` to a draw of `task`, pulled by `penalty` and moved by `dynamics`; return the run it leaves.
+
+    `init` is where the parameters start (a `models.Function` brings its own). `seed` decides the data, the
+    initialisation and every random step; the same specification and seed give the same curves, bit for bit, on
+    the same machine. `observations` is how many log-spaced times are observed. `progress` shows a bar (None: on
+    a terminal). Ctrl-C ends the run early and keeps what was observed.
+
+    ```python
+    run = af.train(
+        task=af.tasks.SparseRecovery(n=100, sparsity=5, N=30),
+        model=af.models.Linear(),
+        penalty=af.penalties.L1(1e-5),
+        dynamics=af.dynamics.GradientDescent(lr=0.1, steps=1_000_000),
+        init=af.inits.ScaledGaussian(1e-6),
+    )
+    run.verdict
+    ```
+    """
+    experiment = Experiment(
+        task=task,
+        model=model,
+        dynamics=dynamics,
+        penalty=NoPenalty() if penalty is None else penalty,
+        init=Own() if init is None else init,
+        seed=seed,
+        observations=observations,
+    )
+    return run_experiment(experiment, progress=progress)
+
+
+def run_experiment(experiment: Experiment, *, progress: bool | None = None) -> Run:
+    """Carry out an experiment."""
+    started = time.monotonic()
+    with jax.enable_x64(True):
+        problem, params = prepare(experiment)
+        record = _Record()
+        status, message = "finished", ""
+        dynamics = experiment.dynamics
+        traced = _numbers_as_arrays(dynamics, params)
+        key = jax.random.key(experiment.seed)
+        state = _start(traced, problem, params, key)
+        with progress_bar("training", progress) as show:
+            try:
+                record.add(dynamics, problem, state)
+                for state in _observed_states(experiment, problem, traced, state, show):
+                    record.add(dynamics, problem, state)
+                    if not record.finite:
+                        status = "diverged"
+                        message = (
+                            f"the loss is no longer a finite number at t={record.time[-1]:.3g} "
+                            f"(step {record.step[-1]}): try {dynamics.knob}."
+                        )
+                        break
+                    if bool(dynamics.trouble(state)):
+                        status = "step limit"
+                        message = (
+                            f"the integrator stopped at t={record.time[-1]:.3g} of {dynamics.end:.3g} "
+                            f"after {int(state.step)} steps: try {dynamics.knob}."
+                        )
+                        break
+            except KeyboardInterrupt:
+                status = "interrupted"
+                message = f"interrupted at t={record.time[-1]:.3g}; what was observed until then is kept."
+        work = {name: int(value) for name, value in dynamics.work(state).items()}
+        final = jax.tree.map(np.asarray, state.params)
+    return Run(
+        spec=experiment.to_dict(),
+        curves=record.dataset(),
+        params=final,
+        metric=experiment.task.metric,
+        criteria=experiment.task.criteria,
+        status=status,
+        message=message,
+        work=work,
+        seconds=time.monotonic() - started,
+    )
+
+
+def prepare(experiment: Experiment) -> tuple[Problem, PyTree[Array]]:
+    """The problem and the initial parameters of an experiment; every mismatch is refused here."""
+    task, model = experiment.task, experiment.model
+    model.parameters(task.signature)  # before any data are drawn
+    for_data, for_init = (np.random.default_rng([experiment.seed, stream]) for stream in (0, 1))
+    initial = model.initialise(experiment.init, task.signature, for_init)
+    problem = pose(task, model, experiment.penalty, for_data)
+    dtype = jnp.float64 if task.precision == "double" else jnp.float32
+    params = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), initial)
+    experiment.dynamics.check(problem)
+    outputs = jax.eval_shape(lambda p: problem.model(p, problem.data.inputs), params)
+    wanted = problem.data.targets.shape
+    if problem.task.metric == "accuracy" and problem.task.signature.outputs:
+        wanted = (*wanted, *problem.task.signature.outputs)
+    require(
+        outputs.shape == wanted,
+        f"the model gives outputs of shape {outputs.shape}, but the task needs {wanted}.",
+    )
+    return eqx.tree_at(lambda p: p.penalty, problem, _numbers_as_arrays(problem.penalty, params)), params
+
+
+def _numbers_as_arrays(spec: Any, params: PyTree[Array]) -> Any:
+    """A noun with its numbers as arrays, so that changing a number does not compile anything again."""
+    dtype = jax.tree.leaves(params)[0].dtype
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype) if type(leaf) is float else leaf, spec)
+
+
+@eqx.filter_jit
+def _start(dynamics: Dynamics, problem: Problem, params: PyTree[Array], key: Array) -> State:
+    return dynamics.start(problem, params, key)
+
+
+@eqx.filter_jit
+def _advance(dynamics: Dynamics, problem: Problem, state: State, target: Array, limit: Int[Array, ""]) -> State:
+    return dynamics.advance(problem, state, target, limit)
+
+
+@eqx.filter_jit
+def _observe(problem: Problem, params: PyTree[Array]) -> dict[str, Array]:
+    return problem.observe(params)
+
+
+def _observed_states(experiment: Experiment, problem: Problem, traced: Dynamics, state: State, show: Any):
+    """The states at which the run is observed, one after the other.
+
+    Compiled code cannot be interrupted, so it is called for about a quarter of a second at a time: how many
+    steps that is, is measured on the way and does not change the result.
+    """
+    dynamics = experiment.dynamics
+    targets = dynamics.targets(experiment.observations)
+    state = _advance(traced, problem, state, jnp.asarray(targets[0] * 0), jnp.asarray(0))  # compiles only
+    limit = 1000
+    for count, target in enumerate(targets, start=1):
+        goal = jnp.asarray(target)
+        while True:
+            began, before = time.monotonic(), int(state.step)
+            state = jax.block_until_ready(_advance(traced, problem, state, goal, jnp.asarray(limit)))
+            seconds_a_step = (time.monotonic() - began) / max(int(state.step) - before, 1)
+            limit = int(np.clip(_SECONDS_A_CALL / seconds_a_step, 1, 1e9))
+            position = float(dynamics.position(state))
+            show(dynamics.progress(position, count / len(targets)))
+            if position >= target or bool(dynamics.trouble(state)):
+                break
+        yield state
+
+
+class _Record:
+    """What has been observed so far."""
+
+    def __init__(self):
+        self.rows: list[dict[str, np.ndarray]] = []
+        self.time: list[float] = []
+        self.log10_time: list[float] = []
+        self.step: list[int] = []
+
+    def add(self, dynamics: Dynamics, problem: Problem, state: State) -> None:
+        self.rows.append({name: np.asarray(value) for name, value in _observe(problem, state.params).items()})
+        with np.errstate(divide="ignore", over="ignore"):
+            log10_time = float(dynamics.log10_time(state))
+        self.log10_time.append(log10_time)
+        self.time.append(float(10**log10_time) if log10_time < 308 else math.inf)
+        self.step.append(int(state.step))
+
+    @property
+    def finite(self) -> bool:
+        return bool(np.isfinite(self.rows[-1]["train_loss"]))
+
+    def dataset(self) -> Any:
+        """All of it as an xarray.Dataset over time."""
+        from afterfit.curves import dataset
+
+        columns = {name: np.stack([row[name] for row in self.rows]) for name in self.rows[0]}
+        return dataset(columns, self.time, self.log10_time, self.step)
