@@ -550,8 +550,10 @@ def _judge_ungeneralised(
 
     fall = _fall(test, fit.start, test.tau[-1])
     if fall is None or fall.before < s.fall * fall.after:
-        fallen = f"has fallen by x{_number(fall.before / fall.after)} only" if fall else "has not fallen"
-        evidence.append(f"since the fit the test error {fallen}; a transition starts at x{_number(s.fall)}.")
+        factor = _number(max(1.0, fall.before / fall.after if fall else 1.0))
+        evidence.append(
+            f"since the fit the test error has fallen by x{factor}; a transition takes x{_number(s.fall)}."
+        )
         return _verdict("never generalised", train, test, fit, None, None, evidence)
     evidence.append(_say_passage(test, fall))
     if fall.middle - fit.start < np.log10(s.delay):
@@ -692,16 +694,17 @@ def _say_passage(curve: _Errors, passage: _Passage) -> str:
 def guess_criteria(
     train: ArrayLike,
     test: ArrayLike,
-    like: str | None = None,
+    like: str | tuple[str, str] | None = None,
     fit: float | None = None,
     generalise: float | None = None,
 ) -> Criteria:
     """Criteria for curves of which nothing is known; say what was guessed with `explain_criteria`.
 
-    What is given is used; the rest is guessed. A curve is an accuracy if it stays within [0, 1] and ends
-    above its first value, or within [0, 100] and also passes 50 (then it is in percent); otherwise it is an
-    error. A test curve whose values allow it is of the kind of an accuracy-like training curve, whichever way it
-    goes, since the test accuracy of a misgrokking run falls.
+    What is given is used; the rest is guessed. `like` is `"error"` or `"accuracy"` for both curves, or a pair
+    of these for train and test. Without it, a curve is an accuracy if it stays within [0, 1] and ends above
+    its first value, or within [0, 100] and also passes 50 (then it is in percent); otherwise it is an error.
+    Beside a training accuracy, a test curve whose values allow it is an accuracy too, whichever way it goes,
+    since the test accuracy of a misgrokking run falls.
 
     Accuracies are fitted at 0.99 and generalised at 0.95 (99 and 95 in percent). Errors are fitted at 1 % of
     the first training error and generalised at 10 % of the first test error: looser, since a test error has a
@@ -711,34 +714,35 @@ def guess_criteria(
     guess_criteria([2.3, 1e-4], [2.3, 0.1])  # errors: fitted at ≤ 0.023, generalised at ≤ 0.23
     ```
     """
-    curves = [np.asarray(curve, dtype=float) for curve in (train, test)]
-    finite = [curve[np.isfinite(curve)] for curve in curves]
-    for name, values in zip(("train", "test"), finite, strict=True):
-        require(values.size > 0, f"the {name} curve has no finite value to guess its threshold from.")
-    if like is None:
-        train_scale = _accuracy_scale(finite[0])
-        allowed = train_scale is not None and finite[1].min() >= 0 and finite[1].max() <= train_scale
-        test_scale = train_scale if allowed else _accuracy_scale(finite[1])
-    else:
-        Threshold(like, 0.0)  # refuses an unknown word, naming the known ones
-        train_scale = test_scale = None
-        if like == "accuracy":
-            train_scale, test_scale = (1.0 if values.max() <= 1 else 100.0 for values in finite)
-            # An accuracy in percent may stay below 1 % on the test set, never on both.
-            train_scale = test_scale = max(train_scale, test_scale)
+    train_like, test_like = (like, like) if like is None or isinstance(like, str) else like
+    train_values, test_values = _finite("train", train), _finite("test", test)
+    train_scale = _accuracy_scale(train_values, train_like)
+    test_scale = _accuracy_scale(test_values, test_like, beside=train_scale)
     return Criteria(
-        _guess_threshold("train", finite[0], train_scale, fit, 0.99, 0.01),
-        _guess_threshold("test", finite[1], test_scale, generalise, 0.95, 0.1),
+        _guess_threshold("train", train_values, train_scale, fit, 0.99, 0.01),
+        _guess_threshold("test", test_values, test_scale, generalise, 0.95, 0.1),
     )
 
 
-def _accuracy_scale(values: NDArray) -> float | None:
-    """1 or 100 for what looks like an accuracy, None for what looks like an error."""
-    if values.min() < 0 or values.max() > 100 or np.median(values[-3:]) <= values[0]:
+def _finite(name: str, curve: ArrayLike) -> NDArray:
+    values = np.asarray(curve, dtype=float)
+    values = values[np.isfinite(values)]
+    require(values.size > 0, f"the {name} curve has no finite value to guess its threshold from.")
+    return values
+
+
+def _accuracy_scale(values: NDArray, like: str | None, beside: float | None = None) -> float | None:
+    """1 or 100 for an accuracy, None for an error; `beside` is the scale of the training accuracy, if any."""
+    if like is not None:
+        Threshold(like, 0.0)  # refuses an unknown word, naming the known ones
+    if like == "error" or (like is None and (values.min() < 0 or values.max() > 100)):
         return None
+    if beside is not None and values.max() <= beside:
+        return beside
+    rises = np.median(values[-max(1, values.size // 10) :]) > values[0]
     if values.max() <= 1:
-        return 1.0
-    return 100.0 if values.max() > 50 else None  # a rising test loss stays below
+        return 1.0 if like or rises else None
+    return 100.0 if like or (rises and values.max() > 50) else None  # a rising test loss stays below 50
 
 
 def _guess_threshold(

@@ -13,7 +13,6 @@ from __future__ import annotations
 import abc
 from typing import TYPE_CHECKING, Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
@@ -69,9 +68,7 @@ class Penalty(Spec):
         return self.prox(params, step * self.strength)
 
     def __add__(self, other: Penalty) -> Sum:
-        mine = self.penalties if isinstance(self, Sum) else (self,)
-        theirs = other.penalties if isinstance(other, Sum) else (other,)
-        return Sum(penalties=(*mine, *theirs))
+        return Sum(penalties=(self, other))
 
 
 class NoPenalty(Penalty):
@@ -209,16 +206,16 @@ class _BoundSobolev(Penalty):
 
 
 class Sum(Penalty):
-    """A sum of penalties, each with its own strength."""
+    """A sum of penalties, each with its own strength; `strength` multiplies them all."""
 
+    strength: float = 1.0
     penalties: tuple[Penalty, ...] = ()
-    strength: float = eqx.field(default=1.0, init=False)
 
     def __check_init__(self):
         require(len(self.penalties) >= 1, "a Sum needs at least one penalty.")
 
     def bind(self, model: Model, data: Data) -> Penalty:
-        return Sum(penalties=tuple(penalty.bind(model, data) for penalty in self.penalties))
+        return Sum(self.strength, tuple(penalty.bind(model, data) for penalty in self.penalties))
 
     def value(self, params: PyTree[Array]) -> Float[Array, ""]:
         return _total([penalty.weighted_value(params) for penalty in self.penalties])
@@ -228,14 +225,15 @@ class Sum(Penalty):
         return jax.tree.map(lambda *gs: _total(list(gs)), *parts)
 
     def prox(self, params: PyTree[Array], step: Float[Array, ""]) -> PyTree[Array]:
-        # Only L1 + L2 is a composition of the two maps in this order (soft-threshold, then shrink).
+        # prox of L1 + L2 is soft-thresholding, then shrinking; sums in general have no such composition.
         kinds = [type(penalty) for penalty in self.penalties]
         require(
             kinds in ([L1, L2], [L2, L1]),
             "the proximal map of a sum is known for L1 + L2 only: use SubgradientDescent.",
         )
-        l1, l2 = sorted(self.penalties, key=lambda penalty: type(penalty) is L2)
-        return l2.weighted_prox(l1.weighted_prox(params, step), step)
+        for penalty in sorted(self.penalties, key=lambda penalty: type(penalty) is L2):
+            params = penalty.weighted_prox(params, step)
+        return params
 
 
 def _total(values: PyTree[Array]) -> Array:

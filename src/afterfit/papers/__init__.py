@@ -1,0 +1,23 @@
+"""The gallery of the four papers: every entry checks itself."""
+
+from __future__ import annotations
+
+from afterfit.papers.gallery import SCALES, Claim, Entry, Finding
+from afterfit.spec import SpecError, nearest
+
+__all__ = ["ENTRIES", "PAPERS", "SCALES", "Claim", "Entry", "Finding", "find"]
+
+PAPERS = {
+    "lyu2023": "Lyu et al. 2023, Dichotomy of early and late phase implicit biases can provably induce grokking",
+    "woodworth2020": "Woodworth et al. 2020, Kernel and rich regimes in overparametrized models",
+    "notsawo2025": "Notsawo et al. 2025, Grokking beyond the Euclidean norm of model parameters",
+    "boursier2025": "Boursier et al. 2025, Grokking: interpolation, then Riemannian norm minimisation",
+}
+ENTRIES: dict[str, Entry] = {}
+
+
+def find(id: str) -> Entry:
+    """The entry of that id, such as `boursier2025/fig2`."""
+    if id not in ENTRIES:
+        raise SpecError(f"there is no gallery entry {id!r}: {nearest(id, ENTRIES)}")
+    return ENTRIES[id]
