@@ -238,6 +238,15 @@ def test_a_short_lapse_is_forgiven_and_a_long_one_is_not():
         assert since * (1 - NEAR) <= seen.t_fit <= since * 10**0.05
 
 
+@pytest.mark.parametrize("stray", [0.0, 1.0])
+@pytest.mark.parametrize("kind", [kind for kind in VERDICTS if kind != "diverged"])
+def test_one_stray_observation_at_the_end_decides_nothing(kind, stray):
+    t, known = grid(), case(kind)
+    train, test = known.train(t), known.test(t)
+    train[-1] = test[-1] = stray
+    assert diagnose(t, train, test, CRITERIA).kind == kind
+
+
 def test_spikes_of_stochastic_training_do_not_move_the_times():
     """Every epoch of a run is logged; now and then training spikes for some epochs."""
     rng = np.random.default_rng(0)
@@ -248,8 +257,8 @@ def test_spikes_of_stochastic_training_do_not_move_the_times():
     seen = diagnose(epoch, train, test, Criteria.accuracies())
     assert seen.kind == "grokking"
     assert seen.t_fit == pytest.approx(20 * np.log(100), rel=NEAR)
-    # Staying above the threshold takes the mean some noise (σ = 0.01) clear of it: from its crossing, when every
-    # second epoch fails, to 2.33 σ beyond, when one in a hundred does. Lapses are forgiven in between.
+    # Staying above the threshold takes a mean some noise (σ = 0.01) clear of it: from its crossing, when half
+    # of the epochs fail, to 2.33 σ beyond, when one in a hundred does. Lapses are forgiven in between.
     assert drop_time(0.1, 3e3, 6.0) <= seen.t_gen <= drop_time(2 * (0.05 - 0.0233), 3e3, 6.0)
 
 
@@ -269,6 +278,25 @@ def test_the_lines_can_be_moved():
     decades = np.log10(held.lost / T_FIT)
     for lasting, kind in [(0.9 * decades, held.kind), (1.1 * decades, "never fitted")]:
         assert held.verdict(t, settings=Settings(lasting=lasting)).kind == kind
+
+
+def test_crossings_of_power_laws_are_exact_on_any_grid():
+    t = grid(2)
+    seen = diagnose(t, t**-2.0, 100 * t**-1.0, CRITERIA)
+    assert (seen.t_fit, seen.t_gen) == pytest.approx((FIT**-0.5, 100 / GENERALISE))
+
+
+def test_a_fall_with_the_fit_that_stops_short_is_no_grokking():
+    t = grid()[grid() <= 100]
+    for centre, kind in [(2 * T_FIT, "never generalised"), (4 * T_FIT, "grokking without understanding")]:
+        assert diagnose(t, fitted(t), 0.2 + 0.8 * drop(t, centre, 16.0), CRITERIA).kind == kind
+
+
+def test_overfitting_long_before_the_fit_is_no_misgrokking():
+    t = grid()
+    test = np.maximum(drop(t, 0.1, 4.0), 1 - drop(t, 10.0, 4.0))
+    assert diagnose(t, fitted(t / 1e3), test, CRITERIA).kind == "never generalised"
+    assert diagnose(t, fitted(t), test, CRITERIA).kind == "misgrokking"
 
 
 def test_crossing_late_without_a_fall_is_no_grokking():
@@ -367,7 +395,7 @@ def test_settings_are_checked(bad):
 def test_a_csv_gives_the_verdict_of_its_arrays(tmp_path, separator):
     t, known = grid(), case("grokking without understanding")
     accuracy, error, norm = 1 - known.train(t), known.test(t), np.sqrt(known.test(t))
-    columns = {"note": ["x"] * t.size, '"acc, train"': accuracy, "step": t, "val": error, "‖w‖": norm}
+    columns = {"step": t, '"acc, train"': accuracy, "note": ["x"] * t.size, "val": error, "‖w‖": norm}
     rows = [columns, *zip(*columns.values(), strict=True)]
     path = tmp_path / "log.csv"
     text = "\n".join(separator.join(str(cell) for cell in row) for row in rows)

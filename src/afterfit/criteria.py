@@ -28,8 +28,11 @@ class Threshold:
 
     def __post_init__(self):
         kinds = ("accuracy", "error")
-        require(self.like in kinds, f"a curve is like an 'error' or an 'accuracy', not {self.like!r}: "
-                f"{nearest(str(self.like), kinds)}")
+        require(
+            self.like in kinds,
+            f"a curve is like an 'error' or an 'accuracy', not {self.like!r}: "
+            f"{nearest(str(self.like), kinds)}",
+        )
         require(np.isfinite(self.value), f"a threshold must be a finite number, got {self.value!r}.")
 
     def met(self, curve) -> np.ndarray:

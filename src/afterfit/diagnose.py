@@ -17,7 +17,6 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import spearmanr
 
 from afterfit.criteria import Criteria, Threshold
 from afterfit.spec import SpecError, nearest, require
@@ -171,7 +170,7 @@ def diagnose(
     ```python
     t = np.logspace(-2, 6, 161)
     verdict = diagnose(t, np.exp(-t), 1 / (1 + (t / 1e4) ** 4), Criteria.errors(fit=1e-2, generalise=0.05))
-    print(verdict)  # Grokking: fitted at t=4.61, generalised at t=2.1e4, delay x4.5e3
+    print(verdict)  # Grokking: fitted at t=4.6, generalised at t=2.1e4, delay x4.5e3
     print(verdict.describe())  # the same with its evidence
     ```
     """
@@ -217,7 +216,8 @@ def _log_time(time: NDArray, log10_time: ArrayLike | None) -> NDArray:
             f"log10_time has shape {tau.shape} and time {time.shape}: make them alike.",
         )
         require(bool(np.all(tau < np.inf)), "log10_time must be made of finite numbers (-inf for t=0).")
-    backwards = np.flatnonzero(tau[1:] <= tau[:-1])
+    clock = time if log10_time is None else tau
+    backwards = np.flatnonzero(clock[1:] <= clock[:-1])
     if backwards.size:
         raise SpecError(f"time must increase, but observation {backwards[0] + 1} (counted from 0) does not.")
     return tau
@@ -311,7 +311,10 @@ def _surplus(tau: NDArray, met: NDArray, patience: float) -> NDArray:
 
 
 def _lowest(surplus: NDArray) -> int:
-    """Where a stretch begins that ends with `surplus`: at its minimum, the last one if there are several."""
+    """Where the stretch begins that ends with `surplus`: at its minimum.
+
+    The last one, since observations too close for their log times to differ leave the surplus as it is.
+    """
     return surplus.size - 1 - int(np.argmin(surplus[::-1]))
 
 
@@ -412,7 +415,7 @@ class _Passage:
 
     def relative_to(self, tau: float) -> float:
         """The time from 10 % to 90 %, divided by the time 10^τ."""
-        return _ten(self.ends - tau) - _ten(self.begins - tau)
+        return _difference(self.ends - tau, self.begins - tau)
 
 
 def _passage(curve: _Errors, before: float, after: float) -> _Passage | None:
@@ -479,12 +482,16 @@ def _companions(curve: _Errors, fall: _Passage, norms: Mapping[str, NDArray]) ->
         x, y = norm[seen], curve.error[seen]
         if x.size < 5 or np.ptp(x) == 0 or np.ptp(y) == 0:
             continue  # too few observations, or a constant, have no ranks
+        from scipy.stats import spearmanr  # on first use: it takes a second to import
+
         rank = float(spearmanr(x, y).statistic)  # pyright: ignore[reportAttributeAccessIssue]
         if abs(rank) < curve.settings.rank:
             continue
-        positive = min(x[0], x[-1], y[0], y[-1]) > 0
-        explains = bool(rank > 0 and positive and np.log(x[0] / x[-1]) >= 0.5 * np.log(y[0] / y[-1]))
-        factors = f", x{_number(x[-1] / x[0])} for the error's x{_number(y[-1] / y[0])}" if positive else ""
+        explains, factors = False, ""
+        if min(x[0], x[-1], y[0], y[-1]) > 0:
+            norm_rise, error_rise = (float(np.log10(z[-1]) - np.log10(z[0])) for z in (x, y))
+            explains = rank > 0 and norm_rise <= error_rise / 2
+            factors = f", {_times(norm_rise)} for the error's {_times(error_rise)}"
         moves = f"over that passage the test error moves with the norm {name}"
         found.append(_Companion(explains, f"{moves} (rank correlation {rank:+.2f}{factors})."))
     return found

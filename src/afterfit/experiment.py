@@ -9,12 +9,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from afterfit.dynamics import Dynamics
 from afterfit.inits import Init, Own
 from afterfit.models import Model
 from afterfit.penalties import NoPenalty, Penalty
 from afterfit.spec import SpecError, nearest, require
-from afterfit.tasks import Task
+from afterfit.tasks import Data, Task
 
 __all__ = ["Experiment"]
 
@@ -49,7 +51,8 @@ class Experiment:
                 f"{name} must be one of afterfit.{_PLACES[name]}, got {value!r}.",
             )
         require(
-            isinstance(self.seed, int) and self.seed >= 0, f"seed must be a whole number, 0 or more, got {self.seed!r}."
+            isinstance(self.seed, int) and self.seed >= 0,
+            f"seed must be a whole number, 0 or more, got {self.seed!r}.",
         )
         require(
             isinstance(self.observations, int) and self.observations >= 2,
@@ -103,12 +106,21 @@ class Experiment:
             table[last] = value
         return Experiment.from_dict(data)
 
+    def draw(self) -> Data:
+        """The data of this experiment, as NumPy arrays: the same that its run sees."""
+        return self.task.draw(np.random.default_rng([self.seed, 0]))
+
     def __str__(self) -> str:
         return json.dumps(self.to_dict(), indent=2, ensure_ascii=False)
 
 
-_PLACES = {"task": "tasks", "model": "models", "penalty": "penalties", "dynamics": "dynamics", "init": "inits"}
-
+_PLACES = {
+    "task": "tasks",
+    "model": "models",
+    "penalty": "penalties",
+    "dynamics": "dynamics",
+    "init": "inits",
+}
 
 
 def _paths(data: Mapping[str, Any], prefix: str = "") -> list[str]:

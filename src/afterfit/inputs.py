@@ -67,7 +67,9 @@ def measure(inputs: Any, weights: Array) -> Array:
     return jnp.tensordot(inputs, weights, axes=weights.ndim)
 
 
-def preactivations(inputs: Any, weight: Float[Array, "h d"], bias: Float[Array, " h"] | None) -> Float[Array, "n h"]:
+def preactivations(
+    inputs: Any, weight: Float[Array, "h d"], bias: Float[Array, " h"] | None
+) -> Float[Array, "n h"]:
     """W x + b for every input."""
     if isinstance(inputs, OneHot):
         k = inputs.tokens.shape[1]

@@ -189,7 +189,9 @@ class Sobolev(Penalty):
         return _BoundSobolev(strength=self.strength, model=model, inputs=data.inputs, slopes=data.slopes)
 
     def value(self, params: PyTree[Array]) -> Float[Array, ""]:
-        raise SpecError("Sobolev depends on the model and the data: call bind(model, data) first, as train does.")
+        raise SpecError(
+            "Sobolev depends on the model and the data: call bind(model, data) first, as train does."
+        )
 
 
 class _BoundSobolev(Penalty):

@@ -33,9 +33,7 @@ class Problem(eqx.Module):
 
     def log_loss(self, params: PyTree[Array]) -> Float[Array, ""]:
         """log g(params), without underflow."""
-        return self.task.loss.log_value(
-            self.model(params, self.data.inputs), self.data.targets, self.data.n
-        )
+        return self.task.loss.log_value(self.model(params, self.data.inputs), self.data.targets, self.data.n)
 
     def objective(self, params: PyTree[Array]) -> Float[Array, ""]:
         """g(params) + β·h(params)."""
@@ -70,14 +68,15 @@ class Problem(eqx.Module):
         return {name: jnp.asarray(value, dtype) for name, value in observed.items()}
 
 
-def pose(task: Task, model: Model, penalty: Penalty, rng: np.random.Generator) -> Problem:
-    """Draw the data of `task` and put the problem together; refuses a model that does not fit the task."""
-    model.parameters(task.signature)
-    data = jax.tree.map(lambda leaf: _as_array(leaf, task.precision), task.draw(rng))
+def pose(task: Task, model: Model, penalty: Penalty, data: Data) -> Problem:
+    """Put the problem together, the data in the task's precision."""
+    data = jax.tree.map(lambda leaf: _as_array(leaf, task.precision), data)
     bound = penalty.bind(model, data)
     # Arrays inside specifications (the user's data, initial parameters) are not part of the function: what
     # the compiled code needs of them is in `data` and in the parameters.
-    task, model = (eqx.filter(spec, lambda leaf: not isinstance(leaf, np.ndarray | jax.Array)) for spec in (task, model))
+    task, model = (
+        eqx.filter(spec, lambda leaf: not isinstance(leaf, np.ndarray | jax.Array)) for spec in (task, model)
+    )
     return Problem(task, model, bound, data)
 
 
@@ -126,4 +125,3 @@ def sum_over(tree: PyTree[Array], of: Any) -> Array:
 def norm(tree: PyTree[Array]) -> Array:
     """The Euclidean norm of all arrays of a tree together."""
     return jnp.sqrt(sum_over(tree, lambda leaf: jnp.sum(leaf**2)))
-

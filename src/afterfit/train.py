@@ -121,9 +121,9 @@ def prepare(experiment: Experiment) -> tuple[Problem, PyTree[Array]]:
     """The problem and the initial parameters of an experiment; every mismatch is refused here."""
     task, model = experiment.task, experiment.model
     model.parameters(task.signature)  # before any data are drawn
-    for_data, for_init = (np.random.default_rng([experiment.seed, stream]) for stream in (0, 1))
-    initial = model.initialise(experiment.init, task.signature, for_init)
-    problem = pose(task, model, experiment.penalty, for_data)
+    # Streams of one seed: 0 is the data's (Experiment.draw), 1 the initialisation's.
+    initial = model.initialise(experiment.init, task.signature, np.random.default_rng([experiment.seed, 1]))
+    problem = pose(task, model, experiment.penalty, experiment.draw())
     dtype = jnp.float64 if task.precision == "double" else jnp.float32
     params = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), initial)
     experiment.dynamics.check(problem)
@@ -150,7 +150,9 @@ def _start(dynamics: Dynamics, problem: Problem, params: PyTree[Array], key: Arr
 
 
 @eqx.filter_jit
-def _advance(dynamics: Dynamics, problem: Problem, state: State, target: Array, limit: Int[Array, ""]) -> State:
+def _advance(
+    dynamics: Dynamics, problem: Problem, state: State, target: Array, limit: Int[Array, ""]
+) -> State:
     return dynamics.advance(problem, state, target, limit)
 
 

@@ -68,9 +68,7 @@ class LabelNoiseSGD(Discrete):
             residual = problem.model(params, inputs) - targets
             return jnp.sum(residual**2) + 2 * noise * jnp.sum(residual)
 
-        gradient = jax.tree.map(
-            jnp.add, jax.grad(loss)(params), problem.penalty.weighted_subgradient(params)
-        )
+        gradient = jax.tree.map(jnp.add, jax.grad(loss)(params), problem.penalty.weighted_subgradient(params))
         return jax.tree.map(lambda p, g: p - self.lr * g, params, gradient), memory
 
     def check(self, problem: Problem) -> None:

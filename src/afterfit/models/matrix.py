@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -79,10 +80,7 @@ class SymmetricFactorisation(_MatrixModel):
         return {"U": factor, "V": factor}
 
     def weights(self, params: dict[str, Array]) -> Float[Array, "d d"]:
-        # UUᵀ − VVᵀ is the symmetric part of (U+V)(U−V)ᵀ: one product instead of two, and no cancellation
-        # between two large matrices when U ≈ V, which is where these runs start.
-        half = product_transposed(params["U"] + params["V"], params["U"] - params["V"])
-        return (half + half.T) / 2
+        return _difference_of_squares(params["U"], params["V"])
 
     @property
     def degree(self) -> int:
@@ -121,6 +119,31 @@ class DeepMatrixFactorisation(_MatrixModel):
     def zero_last_layer(self, params: Any) -> Any:
         *others, last = params["factors"]
         return {"factors": [*others, np.zeros_like(last)]}
+
+
+@jax.custom_vjp
+def _difference_of_squares(U: Float[Array, "d k"], V: Float[Array, "d k"]) -> Float[Array, "d d"]:
+    """UUᵀ − VVᵀ, as the symmetric part of (U+V)(U−V)ᵀ.
+
+    That is one product instead of two, and no cancellation between two large matrices when U ≈ V, which is
+    where these runs start. The gradient is written out because JAX does not know that S + Sᵀ is symmetric and
+    multiplies by transposes, at twice the cost of a whole step. (Forward-mode differentiation is not defined.)
+    """
+    half = product_transposed(U + V, U - V)
+    return (half + half.T) / 2
+
+
+def _difference_of_squares_forward(U: Array, V: Array) -> tuple[Array, tuple[Array, Array]]:
+    return _difference_of_squares(U, V), (U, V)
+
+
+def _difference_of_squares_backward(factors: tuple[Array, Array], S: Array) -> tuple[Array, Array]:
+    U, V = factors
+    both = S + S.T
+    return both @ U, -(both @ V)
+
+
+_difference_of_squares.defvjp(_difference_of_squares_forward, _difference_of_squares_backward)
 
 
 def product_transposed(A: Float[Array, "m k"], B: Float[Array, "n k"]) -> Float[Array, "m n"]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from afterfit.papers import boursier2025, lyu2023, notsawo2025, woodworth2020
 from afterfit.papers.gallery import SCALES, Claim, Entry, Finding
 from afterfit.spec import SpecError, nearest
 
@@ -11,9 +12,13 @@ PAPERS = {
     "lyu2023": "Lyu et al. 2023, Dichotomy of early and late phase implicit biases can provably induce grokking",
     "woodworth2020": "Woodworth et al. 2020, Kernel and rich regimes in overparametrized models",
     "notsawo2025": "Notsawo et al. 2025, Grokking beyond the Euclidean norm of model parameters",
-    "boursier2025": "Boursier et al. 2025, Grokking: interpolation, then Riemannian norm minimisation",
+    "boursier2025": "Boursier et al. 2025, A theoretical framework for grokking: interpolation followed by Riemannian "
+    "norm minimisation",
 }
-ENTRIES: dict[str, Entry] = {}
+ENTRIES: dict[str, Entry] = {
+    entry.id: entry
+    for entry in (lyu2023.Fig3(), woodworth2020.Thm1(), notsawo2025.Fig3(), boursier2025.Fig2())
+}
 
 
 def find(id: str) -> Entry:

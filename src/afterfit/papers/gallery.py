@@ -9,7 +9,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from afterfit.experiment import Experiment
@@ -103,15 +103,12 @@ def check_scale(scale: str) -> None:
 def run_all(experiments: Mapping[str, Experiment], label: str, progress: bool | None) -> dict[str, Run]:
     """Carry out several experiments under one progress bar (or the run's own, if there is only one)."""
     if len(experiments) == 1:
-        return {name: run_experiment(experiment, progress=progress) for name, experiment in experiments.items()}
+        return {
+            name: run_experiment(experiment, progress=progress) for name, experiment in experiments.items()
+        }
     runs = {}
     with progress_bar(label, progress) as show:
         for done, (name, experiment) in enumerate(experiments.items()):
             runs[name] = run_experiment(experiment, progress=False)
             show((done + 1) / len(experiments))
     return runs
-
-
-def share(runs: Mapping[str, Run], holds: Callable[[Run], bool]) -> str:
-    """How many runs satisfy something, in words."""
-    return f"{sum(holds(run) for run in runs.values())} of {len(runs)} draws"

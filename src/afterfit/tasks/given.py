@@ -18,7 +18,12 @@ from afterfit.tasks._base import Data, Task, check_choice, check_positive
 
 __all__ = ["Arrays", "Images"]
 
-_LOSSES = {"squared": Squared, "logistic": Logistic, "exponential": Exponential, "cross_entropy": CrossEntropy}
+_LOSSES = {
+    "squared": Squared,
+    "logistic": Logistic,
+    "exponential": Exponential,
+    "cross_entropy": CrossEntropy,
+}
 
 
 class Arrays(Task):
@@ -61,9 +66,15 @@ class Arrays(Task):
         )
         y = np.concatenate([np.ravel(self.y), np.ravel(self.y_test)])
         for name in ("X", "y", "X_test", "y_test"):
-            require(bool(np.all(np.isfinite(getattr(self, name)))), f"{name} has entries that are not finite numbers.")
+            require(
+                bool(np.all(np.isfinite(getattr(self, name)))),
+                f"{name} has entries that are not finite numbers.",
+            )
         if self.loss_name in ("logistic", "exponential"):
-            require(set(np.unique(y)) <= {-1, 1}, f"{self.loss_name} loss wants labels -1 and 1, got {np.unique(y)[:5]}.")
+            require(
+                set(np.unique(y)) <= {-1, 1},
+                f"{self.loss_name} loss wants labels -1 and 1, got {np.unique(y)[:5]}.",
+            )
         if self.loss_name == "cross_entropy":
             require(
                 bool(np.all(y == np.round(y)) and y.min() >= 0) and len(shapes["y"]) == 1,
@@ -126,7 +137,10 @@ class Images(Task):
         for name in _MNIST:
             _idx_path(self.folder, name)
         available = _idx_shape(_idx_path(self.folder, "train-images-idx3-ubyte"))[0]
-        require(self.n <= available, f"{self.folder} has {available} training images, but n={self.n} were asked for.")
+        require(
+            self.n <= available,
+            f"{self.folder} has {available} training images, but n={self.n} were asked for.",
+        )
 
     @property
     def signature(self) -> Signature:
@@ -149,7 +163,12 @@ class Images(Task):
         return Data(X, y[chosen].astype(int), X_test, y_test.astype(int), n=self.n, n_test=len(X_test))
 
 
-_MNIST = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
+_MNIST = (
+    "train-images-idx3-ubyte",
+    "train-labels-idx1-ubyte",
+    "t10k-images-idx3-ubyte",
+    "t10k-labels-idx1-ubyte",
+)
 
 
 def _idx_path(folder: str, name: str) -> Path:
@@ -177,5 +196,7 @@ def read_idx(path: Path) -> np.ndarray:
     with _open(path) as file:
         file.seek(4 + 4 * len(shape))
         content = np.frombuffer(file.read(), dtype=np.uint8)
-    require(content.size == np.prod(shape), f"{path.name} is cut short: {content.size} bytes for shape {shape}.")
+    require(
+        content.size == np.prod(shape), f"{path.name} is cut short: {content.size} bytes for shape {shape}."
+    )
     return content.reshape(shape)

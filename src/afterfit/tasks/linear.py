@@ -96,7 +96,14 @@ class SparseRegression(_VectorTask):
         noise = np.sqrt(self.noise_variance)
         y, y_test = (x @ truth + noise * rng.standard_normal(len(x)) for x in (X, X_test))
         return Data(
-            X, y, X_test, y_test, truth=truth, noise_variance=self.noise_variance, n=self.n, n_test=self.n_test
+            X,
+            y,
+            X_test,
+            y_test,
+            truth=truth,
+            noise_variance=self.noise_variance,
+            n=self.n,
+            n_test=self.n_test,
         )
 
     def population_risk(self, weights: Array, data: Data) -> Float[Array, ""]:
@@ -150,7 +157,9 @@ class SparseRecovery(_VectorTask):
         coherent = min(int(self.coherence * N), n)
         M = np.concatenate([basis[:, :coherent].T, rng.standard_normal((N - coherent, n)) / np.sqrt(n)])
         X, X_test = M @ basis, rng.standard_normal((1000, n)) / np.sqrt(n)
-        variance = 0.0 if self.snr is None else self.sparsity * scale**2 / (N * self.snr)  # E‖a*‖² = sparsity·scale²
+        variance = (
+            0.0 if self.snr is None else self.sparsity * scale**2 / (N * self.snr)
+        )  # E‖a*‖² = sparsity·scale²
         y = X @ truth + np.sqrt(variance) * rng.standard_normal(N)
         return Data(X, y, X_test, X_test @ truth, truth=truth, noise_variance=variance, n=N, n_test=1000)
 
@@ -207,7 +216,9 @@ class SparseClassification(_LinearClassification):
 
     def draw(self, rng: np.random.Generator) -> Data:
         truth = np.zeros(self.d)
-        truth[rng.choice(self.d, self.sparsity, replace=False)] = 1.0 - 2.0 * rng.integers(0, 2, self.sparsity)
+        truth[rng.choice(self.d, self.sparsity, replace=False)] = 1.0 - 2.0 * rng.integers(
+            0, 2, self.sparsity
+        )
         X, X_test = (_design(rng, m, self.d, self.design) for m in (self.n, self.n_test))
         y, y_test = np.sign(X @ truth), np.sign(X_test @ truth)
         return Data(X, y, X_test, y_test, truth=truth, n=self.n, n_test=self.n_test)
@@ -268,7 +279,10 @@ class MarginClassification(_LinearClassification):
         along = weights @ data.truth
         across = jnp.sqrt(jnp.maximum(jnp.sum(weights**2) - along**2, jnp.finfo(weights.dtype).tiny))
         nodes, mass = np.polynomial.legendre.leggauss(200)
-        s, mass = 5.0 * (nodes + 1), 5.0 * mass * 2 * np.exp(-((5.0 * (nodes + 1)) ** 2) / 2) / np.sqrt(2 * np.pi)
+        s, mass = (
+            5.0 * (nodes + 1),
+            5.0 * mass * 2 * np.exp(-((5.0 * (nodes + 1)) ** 2) / 2) / np.sqrt(2 * np.pi),
+        )
         risk = jnp.sum(jnp.asarray(mass, weights.dtype) * norm.cdf(-along * (s + self.margin / 2) / across))
         return jnp.where(jnp.any(weights != 0), risk, 0.5)
 

@@ -1,0 +1,58 @@
+"""Shared by all tests: double precision as a context, reproducible Hypothesis, trees as plain vectors."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import settings
+
+# The same examples every time, and no deadline: the first call of a compiled function takes seconds.
+settings.register_profile("afterfit", derandomize=True, deadline=None)
+settings.load_profile("afterfit")
+
+
+@pytest.fixture(scope="module")
+def x64():
+    """Double precision for one test module. `train` must not need it, so its tests go without."""
+    with jax.enable_x64(True):
+        yield
+
+
+def as_jax(tree):
+    """The arrays of a tree as JAX arrays."""
+    return jax.tree.map(jnp.asarray, tree)
+
+
+def flat(tree) -> np.ndarray:
+    """All numbers of a tree in one vector, in the order of its leaves."""
+    return np.concatenate([np.ravel(np.asarray(leaf)) for leaf in jax.tree.leaves(tree)])
+
+
+def unflat(vector: np.ndarray, like):
+    """The inverse of `flat`: a tree of the shape of `like`."""
+    leaves, structure = jax.tree.flatten(like)
+    cuts = np.cumsum([np.size(leaf) for leaf in leaves])[:-1]
+    pieces = np.split(np.asarray(vector), cuts)
+    return jax.tree.unflatten(
+        structure, [piece.reshape(np.shape(leaf)) for piece, leaf in zip(pieces, leaves, strict=True)]
+    )
+
+
+def random_like(tree, rng: np.random.Generator, scale: float = 1.0):
+    """Standard Gaussian numbers in the place of anything that has a shape."""
+    return jax.tree.map(lambda leaf: scale * rng.standard_normal(leaf.shape), tree)
+
+
+def slope(f, tree, step: float = 1e-6) -> np.ndarray:
+    """The gradient of f(tree) by central differences; the error is about step² + 1e-16/step = 1e-10."""
+    at = flat(tree)
+    found = np.empty_like(at)
+    for k in range(len(at)):
+        aside = step * max(1.0, abs(at[k]))
+        up, down = at.copy(), at.copy()
+        up[k] += aside
+        down[k] -= aside
+        found[k] = (float(f(unflat(up, tree))) - float(f(unflat(down, tree)))) / (2 * aside)
+    return found
