@@ -270,7 +270,7 @@ def test_circle_points_lie_on_the_circle():
 
 
 class Nudged:
-    """A generator whose draws of one shape are moved by a constant: other inputs, everything else the same."""
+    """A generator whose draws of one shape are moved by a constant, and everything else is the same."""
 
     def __init__(self, shape, by):
         self.rng, self.shape, self.by = np.random.default_rng(3), shape, by

@@ -144,9 +144,7 @@ def _papers() -> dict[str, str]:
     return {paper: PAPERS.get(paper, paper) for paper in dict.fromkeys(e.paper for e in ENTRIES.values())}
 
 
-Quiet = Annotated[
-    bool, typer.Option("--quiet", "-q", help="Print only what a script needs, and no progress bar.")
-]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only what a script needs, and no progress bar.")]
 
 
 # --------------------------------------------------------------------------------------------------- commands
@@ -234,9 +232,7 @@ def show(
         _say(f"\nThe other runs differ from {name!r} in", bold=True)
     for other, spec in others:
         flat = flatten(headline)
-        _say(
-            f"  {other}: " + ", ".join(to_toml({k: v}) for k, v in flatten(spec).items() if flat.get(k) != v)
-        )
+        _say(f"  {other}: " + ", ".join(to_toml({k: v}) for k, v in flatten(spec).items() if flat.get(k) != v))
 
 
 @app.command()
@@ -336,9 +332,7 @@ def verify(
     ] = "quick",
     json_file: Annotated[
         str | None,
-        typer.Option(
-            "--json", metavar="FILE|-", help="Also write the ledger as JSON; - writes it, alone, to stdout."
-        ),
+        typer.Option("--json", metavar="FILE|-", help="Also write the ledger as JSON; - writes it, alone, to stdout."),
     ] = None,
     quiet: Quiet = False,
 ) -> None:
@@ -394,22 +388,16 @@ def verify(
 
 @app.command()
 def diagnose(
-    file: Annotated[
-        Path, typer.Argument(metavar="CURVES.CSV", help="A CSV file whose first line names its columns.")
-    ],
+    file: Annotated[Path, typer.Argument(metavar="CURVES.CSV", help="A CSV file whose first line names its columns.")],
     time: Annotated[str | None, typer.Option(metavar="COLUMN", help="Time, steps or epochs.")] = None,
     train: Annotated[str | None, typer.Option(metavar="COLUMN", help="The training curve.")] = None,
     test: Annotated[str | None, typer.Option(metavar="COLUMN", help="The test curve.")] = None,
     train_like: Annotated[
         str | None, typer.Option(metavar="error|accuracy", help="How to read the training curve.")
     ] = None,
-    test_like: Annotated[
-        str | None, typer.Option(metavar="error|accuracy", help="How to read the test curve.")
-    ] = None,
+    test_like: Annotated[str | None, typer.Option(metavar="error|accuracy", help="How to read the test curve.")] = None,
     fit: Annotated[float | None, typer.Option(help="The training level that counts as fitted.")] = None,
-    generalise: Annotated[
-        float | None, typer.Option(help="The test level that counts as generalised.")
-    ] = None,
+    generalise: Annotated[float | None, typer.Option(help="The test level that counts as generalised.")] = None,
     norm: Annotated[
         list[str] | None,
         typer.Option(metavar="COLUMN", help="A norm to compare the test error with. Repeatable."),
@@ -469,9 +457,7 @@ def _read_job(job: str, scale: str | None) -> tuple[Entry | None, str, dict[str,
     if job.endswith(".toml") or Path(job).is_file():
         from afterfit.experiment import Experiment
 
-        require(
-            scale is None, f"--scale {scale} is for gallery entries: an experiment in a file has one setting."
-        )
+        require(scale is None, f"--scale {scale} is for gallery entries: an experiment in a file has one setting.")
         return None, Path(job).stem, {Path(job).stem: Experiment.from_toml(job)}
     from afterfit.papers import find
     from afterfit.papers.gallery import check_scale
@@ -486,9 +472,7 @@ def _parse_changes(changes: Sequence[str]) -> dict[str, Any]:
     parsed = {}
     for change in changes:
         name, equals, text = change.partition("=")
-        require(
-            bool(equals and name), f"--set wants NAME=VALUE, such as penalty.strength=1e-4, got {change!r}."
-        )
+        require(bool(equals and name), f"--set wants NAME=VALUE, such as penalty.strength=1e-4, got {change!r}.")
         parsed[name.strip()] = _parse_value(text)
     return parsed
 
@@ -569,9 +553,7 @@ def _draw(entry: Entry | None, runs: Mapping[str, Run]) -> Figure:
         try:
             return entry.picture(runs)
         except Exception as error:  # changed settings or a diverged run can be more than a picture expects
-            _complain(
-                f"the picture of {entry.id} cannot be drawn from these runs ({error!r}): showing curves."
-            )
+            _complain(f"the picture of {entry.id} cannot be drawn from these runs ({error!r}): showing curves.")
     return plot_run(next(iter(runs.values())))
 
 
@@ -694,9 +676,7 @@ def _check_writable(path: Path) -> None:
     """Refuse a file that cannot be written, before the work whose results it is for."""
     require(path.parent.is_dir(), f"--json {path}: there is no directory {path.parent}.")
     require(not path.is_dir(), f"--json {path} is a directory: name a file in it.")
-    require(
-        os.access(path.parent, os.W_OK), f"--json {path}: the directory {path.parent} cannot be written to."
-    )
+    require(os.access(path.parent, os.W_OK), f"--json {path}: the directory {path.parent} cannot be written to.")
 
 
 # --------------------------------------------------------------------------------------------------- diagnose
@@ -705,9 +685,7 @@ _METRICS = ("loss", "error", "accuracy", "acc")
 _NAMES = {
     "time": ("time", "t", "step", "steps", "epoch", "epochs", "iteration", "iterations"),
     "train": tuple(f"{side}_{metric}" for metric in _METRICS for side in ("train", "training")),
-    "test": tuple(
-        f"{side}_{metric}" for metric in _METRICS for side in ("test", "val", "valid", "validation", "eval")
-    ),
+    "test": tuple(f"{side}_{metric}" for metric in _METRICS for side in ("test", "val", "valid", "validation", "eval")),
 }
 
 
@@ -729,9 +707,7 @@ def _guess_column(role: str, columns: Sequence[str]) -> str:
     for name in _NAMES[role]:
         if name in plain:
             return plain[name]
-    raise SpecError(
-        f"cannot tell which column is {role}: name it with --{role}, one of: {', '.join(columns)}."
-    )
+    raise SpecError(f"cannot tell which column is {role}: name it with --{role}, one of: {', '.join(columns)}.")
 
 
 def _read_as(column: str) -> str | None:

@@ -30,8 +30,7 @@ class Threshold:
         kinds = ("accuracy", "error")
         require(
             self.like in kinds,
-            f"a curve is like an 'error' or an 'accuracy', not {self.like!r}: "
-            f"{nearest(str(self.like), kinds)}",
+            f"a curve is like an 'error' or an 'accuracy', not {self.like!r}: {nearest(str(self.like), kinds)}",
         )
         require(np.isfinite(self.value), f"a threshold must be a finite number, got {self.value!r}.")
 

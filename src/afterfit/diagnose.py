@@ -178,9 +178,7 @@ def diagnose(
     # t = 0 (log -inf) is the initialisation: it says nothing about times that the next observation does not.
     later = tau > -np.inf
     count = int(np.sum(later))
-    require(
-        count >= _FEWEST, f"diagnosis needs at least {_FEWEST} observations at positive times, got {count}."
-    )
+    require(count >= _FEWEST, f"diagnosis needs at least {_FEWEST} observations at positive times, got {count}.")
 
     def column(name: str, values: ArrayLike) -> NDArray:
         array = np.asarray(values, dtype=float)
@@ -558,9 +556,7 @@ def _judge_ungeneralised(
     fall = _fall(test, fit.start, test.tau[-1])
     if fall is None or fall.before < s.fall * fall.after:
         factor = _number(max(1.0, fall.before / fall.after if fall else 1.0))
-        evidence.append(
-            f"since the fit the test error has fallen by x{factor}; a transition takes x{_number(s.fall)}."
-        )
+        evidence.append(f"since the fit the test error has fallen by x{factor}; a transition takes x{_number(s.fall)}.")
         return _verdict("never generalised", train, test, fit, None, None, evidence)
     evidence.append(_say_passage(test, fall))
     if fall.middle - fit.start < np.log10(s.delay):
@@ -776,9 +772,7 @@ def explain_criteria(criteria: Criteria) -> str:
     return "; ".join(words) + "."
 
 
-def read_csv(
-    path: str | Path, *, time: str, train: str, test: str, norms: Sequence[str] = ()
-) -> dict[str, NDArray]:
+def read_csv(path: str | Path, *, time: str, train: str, test: str, norms: Sequence[str] = ()) -> dict[str, NDArray]:
     """The named columns of a CSV file, as arrays `time`, `train`, `test` and one by the name of each norm.
 
     The first line names the columns; they are separated by commas, semicolons or tabs. `nan` and `inf` are

@@ -95,10 +95,8 @@ class Experiment:
             table = data
             for depth, part in enumerate(parents):
                 where = ".".join(parents[: depth + 1])
-                require(
-                    isinstance(table.get(part), dict),
-                    f"there is no {where!r} to set: {nearest(part, [k for k, v in table.items() if isinstance(v, dict)])}",
-                )
+                tables = [key for key, inner in table.items() if isinstance(inner, dict)]
+                require(part in tables, f"there is no {where!r} to set: {nearest(part, tables)}")
                 table = table[part]
             require(last in table, f"there is no setting {path!r}: {nearest(path, _paths(data))}")
             if last == "kind":  # another kind has other settings: keep only those that are named too

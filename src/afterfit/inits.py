@@ -38,9 +38,7 @@ class Init(Spec):
     def draw(self, parameter: Parameter, rng: np.random.Generator) -> np.ndarray:
         """Values of one array of parameters."""
 
-    def apply(
-        self, model: Model, parameters: PyTree[Parameter], rng: np.random.Generator
-    ) -> PyTree[np.ndarray]:
+    def apply(self, model: Model, parameters: PyTree[Parameter], rng: np.random.Generator) -> PyTree[np.ndarray]:
         """Values of all arrays of `model`."""
         rng = rng if self.seed is None else np.random.default_rng(self.seed)
         return jax.tree.map(lambda parameter: self.draw(parameter, rng), parameters)
@@ -77,9 +75,7 @@ class Constant(Init):
             shape = np.asarray(self.shape, dtype=float).reshape(parameter.shape)
         return shape if self.scale is None else self.scale * shape
 
-    def apply(
-        self, model: Model, parameters: PyTree[Parameter], rng: np.random.Generator
-    ) -> PyTree[np.ndarray]:
+    def apply(self, model: Model, parameters: PyTree[Parameter], rng: np.random.Generator) -> PyTree[np.ndarray]:
         params = super().apply(model, parameters, rng)
         if self.norm is None:
             return params
@@ -142,9 +138,8 @@ class Identity(Init):
             len(parameter.shape) == 2,
             f"Identity initialises matrices, but a parameter has shape {parameter.shape}: use Constant.",
         )
-        return self.scale * np.eye(*parameter.shape) + self.perturbation * rng.standard_normal(
-            parameter.shape
-        )
+        rows, columns = parameter.shape
+        return self.scale * np.eye(rows, columns) + self.perturbation * rng.standard_normal(parameter.shape)
 
 
 class Own(Init):
@@ -155,9 +150,7 @@ class Own(Init):
     def draw(self, parameter: Parameter, rng: np.random.Generator) -> np.ndarray:
         raise AssertionError("Own takes whole trees of parameters: see apply")
 
-    def apply(
-        self, model: Model, parameters: PyTree[Parameter], rng: np.random.Generator
-    ) -> PyTree[np.ndarray]:
+    def apply(self, model: Model, parameters: PyTree[Parameter], rng: np.random.Generator) -> PyTree[np.ndarray]:
         initial = getattr(model, "initial", None)
         require(
             initial is not None,
@@ -177,9 +170,7 @@ class _Wrapper(Init):
 class ZeroLastLayer(_Wrapper):
     """`init` with the last layer's weights set to 0, so that the output starts at zero (Lyu et al. 2023, §2)."""
 
-    def apply(
-        self, model: Model, parameters: PyTree[Parameter], rng: np.random.Generator
-    ) -> PyTree[np.ndarray]:
+    def apply(self, model: Model, parameters: PyTree[Parameter], rng: np.random.Generator) -> PyTree[np.ndarray]:
         return model.zero_last_layer(self.init.apply(model, parameters, rng))
 
 
@@ -187,7 +178,5 @@ class Symmetrised(_Wrapper):
     """`init` with every unit copied with opposite output sign, so that the output starts at zero
     (Chizat et al. 2019; Woodworth et al. 2020, §3)."""
 
-    def apply(
-        self, model: Model, parameters: PyTree[Parameter], rng: np.random.Generator
-    ) -> PyTree[np.ndarray]:
+    def apply(self, model: Model, parameters: PyTree[Parameter], rng: np.random.Generator) -> PyTree[np.ndarray]:
         return model.symmetrise(self.init.apply(model, parameters, rng))

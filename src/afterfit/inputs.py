@@ -38,13 +38,13 @@ class Entries(eqx.Module):
     mask costs less than gathering and scattering the entries, at every size the papers use.
     """
 
-    mask: Float[Array, "rows columns"]
+    mask: Float[Any, "rows columns"]
 
 
 class OneHot(eqx.Module):
     """Each example is k tokens in range(size), standing for the concatenation of their one-hot vectors."""
 
-    tokens: Int[Array, "n k"]
+    tokens: Int[Any, "n k"]
     size: int = eqx.field(static=True)
 
     def dense(self) -> Float[Array, "n k*size"]:
@@ -67,9 +67,7 @@ def measure(inputs: Any, weights: Array) -> Array:
     return jnp.tensordot(inputs, weights, axes=weights.ndim)
 
 
-def preactivations(
-    inputs: Any, weight: Float[Array, "h d"], bias: Float[Array, " h"] | None
-) -> Float[Array, "n h"]:
+def preactivations(inputs: Any, weight: Float[Array, "h d"], bias: Float[Array, " h"] | None) -> Float[Array, "n h"]:
     """W x + b for every input."""
     if isinstance(inputs, OneHot):
         k = inputs.tokens.shape[1]

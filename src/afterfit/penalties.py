@@ -47,7 +47,7 @@ class Penalty(Spec):
         """One element of ∂h(params), without the strength."""
         return jax.grad(self.value)(params)
 
-    def prox(self, params: PyTree[Array], step: Float[Array, ""]) -> PyTree[Array]:
+    def prox(self, params: PyTree[Array], step: float | Float[Array, ""]) -> PyTree[Array]:
         """argmin over z of ½‖z − params‖² + step·h(z)."""
         raise SpecError(f"{type(self).__name__} has no proximal map: use SubgradientDescent.")
 
@@ -63,7 +63,7 @@ class Penalty(Spec):
         """β·H(params), H a subgradient."""
         return jax.tree.map(lambda g: self.strength * g, self.subgradient(params))
 
-    def weighted_prox(self, params: PyTree[Array], step: Float[Array, ""]) -> PyTree[Array]:
+    def weighted_prox(self, params: PyTree[Array], step: float | Float[Array, ""]) -> PyTree[Array]:
         """The proximal map of step·β·h."""
         return self.prox(params, step * self.strength)
 
@@ -82,7 +82,7 @@ class NoPenalty(Penalty):
     def subgradient(self, params: PyTree[Array]) -> PyTree[Array]:
         return jax.tree.map(jnp.zeros_like, params)
 
-    def prox(self, params: PyTree[Array], step: Float[Array, ""]) -> PyTree[Array]:
+    def prox(self, params: PyTree[Array], step: float | Float[Array, ""]) -> PyTree[Array]:
         return params
 
 
@@ -95,7 +95,7 @@ class L1(Penalty):
     def subgradient(self, params: PyTree[Array]) -> PyTree[Array]:
         return jax.tree.map(jnp.sign, params)
 
-    def prox(self, params: PyTree[Array], step: Float[Array, ""]) -> PyTree[Array]:
+    def prox(self, params: PyTree[Array], step: float | Float[Array, ""]) -> PyTree[Array]:
         return jax.tree.map(lambda leaf: jnp.sign(leaf) * jnp.maximum(jnp.abs(leaf) - step, 0), params)
 
 
@@ -108,7 +108,7 @@ class L2(Penalty):
     def subgradient(self, params: PyTree[Array]) -> PyTree[Array]:
         return params
 
-    def prox(self, params: PyTree[Array], step: Float[Array, ""]) -> PyTree[Array]:
+    def prox(self, params: PyTree[Array], step: float | Float[Array, ""]) -> PyTree[Array]:
         return jax.tree.map(lambda leaf: leaf / (1 + step), params)
 
 
@@ -155,7 +155,7 @@ class Nuclear(Penalty):
 
         return jax.tree.map(lambda leaf: of_matrix(leaf) if leaf.ndim == 2 else jnp.zeros_like(leaf), params)
 
-    def prox(self, params: PyTree[Array], step: Float[Array, ""]) -> PyTree[Array]:
+    def prox(self, params: PyTree[Array], step: float | Float[Array, ""]) -> PyTree[Array]:
         def of_matrix(A: Float[Array, "m n"]) -> Float[Array, "m n"]:
             U, s, Vt = jnp.linalg.svd(A, full_matrices=False)
             return (U * jnp.maximum(s - step, 0)) @ Vt
@@ -189,9 +189,7 @@ class Sobolev(Penalty):
         return _BoundSobolev(strength=self.strength, model=model, inputs=data.inputs, slopes=data.slopes)
 
     def value(self, params: PyTree[Array]) -> Float[Array, ""]:
-        raise SpecError(
-            "Sobolev depends on the model and the data: call bind(model, data) first, as train does."
-        )
+        raise SpecError("Sobolev depends on the model and the data: call bind(model, data) first, as train does.")
 
 
 class _BoundSobolev(Penalty):
@@ -226,7 +224,7 @@ class Sum(Penalty):
         parts = [penalty.weighted_subgradient(params) for penalty in self.penalties]
         return jax.tree.map(lambda *gs: _total(list(gs)), *parts)
 
-    def prox(self, params: PyTree[Array], step: Float[Array, ""]) -> PyTree[Array]:
+    def prox(self, params: PyTree[Array], step: float | Float[Array, ""]) -> PyTree[Array]:
         # prox of L1 + L2 is soft-thresholding, then shrinking; sums in general have no such composition.
         kinds = [type(penalty) for penalty in self.penalties]
         require(

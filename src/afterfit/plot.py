@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from afterfit.diagnose import Verdict
     from afterfit.run import Run
 
-__all__ = ["log_time_axes", "mark_phases", "plot_run", "setting_line"]
+__all__ = ["TEST", "TRAIN", "log_time_axes", "mark_phases", "plot_run", "setting_line"]
 
 # Colour-blind safe, and told apart without colour by their dashes and widths.
 TRAIN = {"color": "#0072B2", "linestyle": "--", "linewidth": 1.4}

@@ -99,7 +99,7 @@ class Run:
             _write_json(temporary / "spec.json", self.spec)
             _write_json(temporary / "run.json", self._facts())
             write_parquet(self.curves, temporary / "curves.parquet")
-            np.savez(temporary / "params.npz", **_flatten(self.params))
+            np.savez(temporary / "params.npz", allow_pickle=False, **_flatten(self.params))
             temporary.chmod(0o755)
             if directory.exists():
                 shutil.rmtree(directory)
@@ -113,9 +113,7 @@ class Run:
         return {
             "format": FORMAT,
             "metric": self.metric,
-            "criteria": {
-                side: dataclasses.asdict(getattr(self.criteria, side)) for side in ("train", "test")
-            },
+            "criteria": {side: dataclasses.asdict(getattr(self.criteria, side)) for side in ("train", "test")},
             "status": self.status,
             "message": self.message,
             "work": self.work,

@@ -65,9 +65,7 @@ class Spec(eqx.Module):
         where = where or (cls.family or cls).__name__.lower()
         require(isinstance(data, Mapping), f"{where} must be a table of settings, got {data!r}.")
         members = {name: kind for name, kind in cls.members.items() if not inspect.isabstract(kind)}
-        require(
-            "kind" in data, f"{where} does not say its kind: choose one of: {', '.join(sorted(members))}."
-        )
+        require("kind" in data, f"{where} does not say its kind: choose one of: {', '.join(sorted(members))}.")
         kind = data["kind"]
         require(kind in members, f"unknown {where} {kind!r}: {nearest(str(kind), members)}")
         member = members[kind]
@@ -81,9 +79,7 @@ class Spec(eqx.Module):
         missing = [
             name
             for name, f in fields.items()
-            if name not in values
-            and f.default is dataclasses.MISSING
-            and f.default_factory is dataclasses.MISSING
+            if name not in values and f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
         ]
         require(not missing, f"{where} {kind} needs a value for {', '.join(missing)}.")
         return member(**values)  # pyright: ignore[reportReturnType]
@@ -92,9 +88,7 @@ class Spec(eqx.Module):
         """A copy with some fields changed (and checked again)."""
         known = [f.name for f in dataclasses.fields(self)]
         for name in changes:
-            require(
-                name in known, f"{name} is not a setting of {type(self).__name__}: {nearest(name, known)}"
-            )
+            require(name in known, f"{name} is not a setting of {type(self).__name__}: {nearest(name, known)}")
         return dataclasses.replace(self, **changes)
 
 

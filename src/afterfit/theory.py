@@ -47,9 +47,7 @@ def min_q(
     def dual(nu: np.ndarray) -> tuple[float, np.ndarray]:
         s = X.T @ nu
         # 2cosh(s) − 2 = 4sinh²(s/2), without cancellation where s is small (large α)
-        return float(np.sum(4 * c * np.sinh(s / 2) ** 2) - y @ nu) / scale, (
-            X @ (2 * c * np.sinh(s)) - y
-        ) / scale
+        return float((np.sum(4 * c * np.sinh(s / 2) ** 2) - y @ nu) / scale), (X @ (2 * c * np.sinh(s)) - y) / scale
 
     def hessian(nu: np.ndarray) -> np.ndarray:
         return (X * (2 * c * np.cosh(X.T @ nu))) @ X.T / scale

@@ -79,11 +79,11 @@ def run_experiment(experiment: Experiment, *, progress: bool | None = None) -> R
         dynamics = experiment.dynamics
         traced = _numbers_as_arrays(dynamics, params)
         key = jax.random.key(experiment.seed)
-        state = _start(traced, problem, params, key)
+        initial = state = _start(traced, problem, params, key)
         with progress_bar("training", progress) as show:
             try:
                 record.add(dynamics, problem, state)
-                for state in _observed_states(experiment, problem, traced, state, show):
+                for state in _observed_states(experiment, problem, traced, initial, show):
                     record.add(dynamics, problem, state)
                     if not record.finite:
                         status = "diverged"
@@ -150,9 +150,7 @@ def _start(dynamics: Dynamics, problem: Problem, params: PyTree[Array], key: Arr
 
 
 @eqx.filter_jit
-def _advance(
-    dynamics: Dynamics, problem: Problem, state: State, target: Array, limit: Int[Array, ""]
-) -> State:
+def _advance(dynamics: Dynamics, problem: Problem, state: State, target: Array, limit: Int[Array, ""]) -> State:
     return dynamics.advance(problem, state, target, limit)
 
 

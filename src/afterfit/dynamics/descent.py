@@ -58,9 +58,7 @@ class ProjectedSubgradient(Discrete):
     def step(
         self, problem: Problem, params: PyTree[Array], memory: Float[Array, "n N"], key: Key[Array, ""]
     ) -> tuple[PyTree[Array], Any]:
-        moved = jax.tree.map(
-            lambda p, h: p - self.lr * h, params, problem.penalty.weighted_subgradient(params)
-        )
+        moved = jax.tree.map(lambda p, h: p - self.lr * h, params, problem.penalty.weighted_subgradient(params))
         residual = problem.model(moved, problem.data.inputs) - problem.data.targets
         if residual.ndim > 1:  # observed entries of a matrix: the residual is zero where nothing is observed
             return {"weights": moved["weights"] - residual}, memory

@@ -47,9 +47,7 @@ class GradientFlow(Dynamics):
 
     def __check_init__(self):
         require(0 < self.until < np.inf, f"until must be a positive time, got {self.until}.")
-        require(
-            self.rtol > 0 and self.atol > 0, f"rtol and atol must be positive, got {self.rtol}, {self.atol}."
-        )
+        require(self.rtol > 0 and self.atol > 0, f"rtol and atol must be positive, got {self.rtol}, {self.atol}.")
         require(self.max_steps >= 1, f"max_steps must be 1 or more, got {self.max_steps}.")
         require(
             self.first is None or 0 < self.first < self.until,
@@ -71,9 +69,7 @@ class GradientFlow(Dynamics):
     def _terms(self) -> Any:
         import diffrax
 
-        return diffrax.ODETerm(
-            lambda t, params, problem: jax.tree.map(jnp.negative, problem.gradient(params))
-        )
+        return diffrax.ODETerm(lambda t, params, problem: jax.tree.map(jnp.negative, problem.gradient(params)))
 
     def start(self, problem: Problem, params: PyTree[Array], key: Key[Array, ""]) -> State:
         solver, controller = self._method()

@@ -61,9 +61,7 @@ class Model(Spec):
 
     def symmetrise(self, params: PyTree) -> PyTree:
         """`params` with each unit copied and its output sign turned, so that every output is 0."""
-        raise SpecError(
-            f"{type(self).__name__} has no units to copy with opposite signs: choose another init."
-        )
+        raise SpecError(f"{type(self).__name__} has no units to copy with opposite signs: choose another init.")
 
 
 class LinearModel(Model):

@@ -41,9 +41,7 @@ class DiagonalNet(LinearModel):
     depth: int = 2
 
     def __check_init__(self):
-        require(
-            self.depth >= 2, f"a DiagonalNet has depth 2 or more, got {self.depth}: use Linear for depth 1."
-        )
+        require(self.depth >= 2, f"a DiagonalNet has depth 2 or more, got {self.depth}: use Linear for depth 1.")
 
     def parameters(self, signature: Signature) -> dict[str, Parameter]:
         scalar_output(self, signature)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import jax
@@ -104,7 +105,7 @@ class DeepMatrixFactorisation(_MatrixModel):
         rows, columns = self._shape(signature)
         inner = [self.width or min(rows, columns)] * (self.depth - 1)
         sizes = [rows, *inner, columns]
-        return {"factors": [Parameter((m, n), fan_in=n) for m, n in zip(sizes, sizes[1:], strict=False)]}
+        return {"factors": [Parameter((m, n), fan_in=n) for m, n in itertools.pairwise(sizes)]}
 
     def weights(self, params: dict[str, list[Array]]) -> Float[Array, "rows columns"]:
         product = params["factors"][0]

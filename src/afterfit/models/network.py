@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import jax
@@ -11,7 +12,7 @@ from jaxtyping import Array, Float, Int
 
 from afterfit.inputs import OneHot, Signature, preactivations
 from afterfit.models._base import Model, Parameter
-from afterfit.spec import nearest, require
+from afterfit.spec import SpecError, nearest, require
 
 __all__ = ["MLP", "EmbeddingMLP"]
 
@@ -47,7 +48,7 @@ class MLP(Model):
         )
         sizes = [signature.inputs[0], *self.hidden, int(np.prod(signature.outputs))]
         layers = []
-        for depth, (m, n) in enumerate(zip(sizes, sizes[1:], strict=False)):
+        for depth, (m, n) in enumerate(itertools.pairwise(sizes)):
             layer = {"weight": Parameter((n, m), fan_in=m)}
             last = depth == len(sizes) - 2
             if self.biases == "all" or (self.biases == "hidden" and not last):
@@ -104,10 +105,8 @@ class EmbeddingMLP(Model):
         )
 
     def parameters(self, signature: Signature) -> dict[str, Parameter]:
-        require(
-            signature.tokens is not None,
-            "an EmbeddingMLP takes tokens: choose a task such as ModularArithmetic, or an MLP.",
-        )
+        if signature.tokens is None:
+            raise SpecError("an EmbeddingMLP takes tokens: choose a task such as ModularArithmetic, or an MLP.")
         p, d1, d2 = signature.tokens, self.embedding, self.hidden
         outputs = int(np.prod(signature.outputs))
         return {
@@ -118,9 +117,7 @@ class EmbeddingMLP(Model):
             "b2": Parameter((outputs,), fan_in=d2, bias=True),
         }
 
-    def __call__(
-        self, params: dict[str, Array], inputs: OneHot | Int[Array, "n 2"]
-    ) -> Float[Array, "n outputs"]:
+    def __call__(self, params: dict[str, Array], inputs: OneHot | Int[Array, "n 2"]) -> Float[Array, "n outputs"]:
         tokens = inputs.tokens if isinstance(inputs, OneHot) else inputs
         embedded = jnp.prod(params["E"][tokens], axis=1)
         h = jax.nn.relu(preactivations(embedded, params["W1"], params["b1"]))

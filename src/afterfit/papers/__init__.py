@@ -16,8 +16,7 @@ PAPERS = {
     "norm minimisation",
 }
 ENTRIES: dict[str, Entry] = {
-    entry.id: entry
-    for entry in (lyu2023.Fig3(), woodworth2020.Thm1(), notsawo2025.Fig3(), boursier2025.Fig2())
+    entry.id: entry for entry in (lyu2023.Fig3(), woodworth2020.Thm1(), notsawo2025.Fig3(), boursier2025.Fig2())
 }
 
 

@@ -75,14 +75,10 @@ class Entry(abc.ABC):
         """The paper's name, such as `lyu2023`."""
         return self.id.split("/")[0]
 
-    def run(
-        self, scale: str, changes: Mapping[str, Any] | None = None, progress: bool | None = None
-    ) -> dict[str, Run]:
+    def run(self, scale: str, changes: Mapping[str, Any] | None = None, progress: bool | None = None) -> dict[str, Run]:
         """Carry out the experiments of the picture, with some settings changed."""
         check_scale(scale)
-        experiments = {
-            name: experiment.set(changes or {}) for name, experiment in self.experiments(scale).items()
-        }
+        experiments = {name: experiment.set(changes or {}) for name, experiment in self.experiments(scale).items()}
         return run_all(experiments, self.id, progress)
 
     def verify(self, scale: str, progress: bool | None = None) -> Iterator[Claim]:
@@ -103,9 +99,7 @@ def check_scale(scale: str) -> None:
 def run_all(experiments: Mapping[str, Experiment], label: str, progress: bool | None) -> dict[str, Run]:
     """Carry out several experiments under one progress bar (or the run's own, if there is only one)."""
     if len(experiments) == 1:
-        return {
-            name: run_experiment(experiment, progress=progress) for name, experiment in experiments.items()
-        }
+        return {name: run_experiment(experiment, progress=progress) for name, experiment in experiments.items()}
     runs = {}
     with progress_bar(label, progress) as show:
         for done, (name, experiment) in enumerate(experiments.items()):

@@ -41,9 +41,7 @@ class Fig3(Entry):
 
     def _experiment(self, d: int, observed: float, decay: float, steps: int) -> Experiment:
         return Experiment(
-            task=tasks.MatrixCompletion(
-                d, d, 1, observed=observed, truth="multiplication_table", reduction="mean"
-            ),
+            task=tasks.MatrixCompletion(d, d, 1, observed=observed, truth="multiplication_table", reduction="mean"),
             model=models.SymmetricFactorisation(),
             penalty=penalties.L2(decay),
             dynamics=dynamics.GradientDescent(lr=0.1, steps=steps),
@@ -67,9 +65,7 @@ class Fig3(Entry):
         )
         ax.axvspan(0.5 / decay * np.log(alpha), 2 / decay * np.log(alpha), color="0.9", zorder=0)
         ax.axvline(np.log(alpha) / decay, color="0.5", lw=1, label=r"$(1/\lambda)\log\alpha$, and within ×2")
-        ax.set(
-            xscale="log", yscale="log", xlabel="training time t = 0.1 · steps", ylabel="mean squared error"
-        )
+        ax.set(xscale="log", yscale="log", xlabel="training time t = 0.1 · steps", ylabel="mean squared error")
         steps = ax.secondary_xaxis(-0.2, functions=(lambda t: t / lr, lambda k: k * lr))
         steps.set_xlabel("steps")
         mark_phases(ax, run.verdict)
@@ -80,11 +76,7 @@ class Fig3(Entry):
         run, curves, verdict = runs["run"], runs["run"].curves, runs["run"].verdict
         lr, decay, alpha = (run.spec[noun][name] for noun, name in _KNOBS)
         relative = curves["train_loss"] / curves["train_loss"][0]
-        small = (
-            int(curves["step"][np.flatnonzero(relative.values <= 1e-2)[0]])
-            if (relative <= 1e-2).any()
-            else None
-        )
+        small = int(curves["step"][np.flatnonzero(relative.values <= 1e-2)[0]]) if (relative <= 1e-2).any() else None
         yield Finding(
             self.claims[0],
             "~10¹ steps to minimise the training loss",

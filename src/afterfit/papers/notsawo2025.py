@@ -114,7 +114,8 @@ class Fig3(Entry):
         yield Finding(
             self.claims[2],
             "after a long training time",
-            f"t₁={t_fit:.3g} (step {t_fit / 0.1:.3g}), t₂={t_gen:.3g} (step {t_gen / 0.1:.3g}): t₂/t₁ = {t_gen / t_fit:.3g}",
+            f"t₁={t_fit:.3g} (step {t_fit / 0.1:.3g}), t₂={t_gen:.3g} (step {t_gen / 0.1:.3g}): "
+            f"t₂/t₁ = {t_gen / t_fit:.3g}",
             verdict.kind == "grokking" and t_gen > 100 * t_fit,
         )
         train, test = float(curves["train_error"][-1]), float(curves["test_error"][-1])

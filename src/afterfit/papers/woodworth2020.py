@@ -61,9 +61,7 @@ class Thm1(Entry):
         greys = np.linspace(0.75, 0.0, len(runs) // 2)
         for k, (name, run) in enumerate(runs.items()):
             curves = run.curves.isel(time=slice(1, None))
-            distance = np.linalg.norm(curves["weights"].values - limits[name], axis=1) / np.linalg.norm(
-                limits[name]
-            )
+            distance = np.linalg.norm(curves["weights"].values - limits[name], axis=1) / np.linalg.norm(limits[name])
             style = "-" if name.startswith("uniform") else "--"
             left.plot(curves["time"], distance, style, color=str(greys[k // 2]), label=name)
             if name.startswith("uniform"):
@@ -97,25 +95,22 @@ class Thm1(Entry):
             f"largest ‖Xβ − y‖/‖y‖ of {len(runs)} runs: {residual:.1g}",
             residual <= 1e-4,
         )
-        uniform, shaped = (
-            {name: r for name, r in runs.items() if name.startswith(kind)} for kind in ("uni", "non")
-        )
+        uniform, shaped = ({name: r for name, r in runs.items() if name.startswith(kind)} for kind in ("uni", "non"))
         for claim, group in ((self.claims[1], uniform), (self.claims[2], shaped)):
-            gaps = {name: relative_distance(run, minimiser(run)) for name, run in group.items()}
+            gap_of = {name: relative_distance(run, minimiser(run)) for name, run in group.items()}
             yield Finding(
                 claim,
                 "equality",
-                "relative distance "
-                + ", ".join(f"{gap:.1g} ({name.split()[1]})" for name, gap in gaps.items()),
-                max(gaps.values()) <= 1e-3,
+                "relative distance " + ", ".join(f"{gap:.1g} ({name.split()[1]})" for name, gap in gap_of.items()),
+                max(gap_of.values()) <= 1e-3,
             )
         wrong = {name: relative_distance(run, minimiser(run, uniform=True)) for name, run in shaped.items()}
+        gaps = list(wrong.values())
         yield Finding(
             self.claims[3],
             "w₀ changes the weights of the limit norm for α → ∞ and not the L1 limit for α → 0",
-            "distance to argmin Q_{α,1}: "
-            + ", ".join(f"{gap:.2g} ({name.split()[1]})" for name, gap in wrong.items()),
-            max(wrong.values()) >= 0.05 and list(wrong.values())[-1] > list(wrong.values())[0],
+            "distance to argmin Q_{α,1}: " + ", ".join(f"{gap:.2g} ({name.split()[1]})" for name, gap in wrong.items()),
+            max(wrong.values()) >= 0.05 and gaps[-1] > gaps[0],
         )
         data = Experiment.from_dict(next(iter(runs.values())).spec).draw()
         least_l1, least_l2 = (
@@ -128,8 +123,8 @@ class Thm1(Entry):
         yield Finding(
             self.claims[4],
             "min-L1 as α → 0, min-L2 as α → ∞",
-            f"excess L1 norm {excess_l1[0]:.1g} at α={self._alphas[0]:g} to {excess_l1[-1]:.2g} at α={self._alphas[-1]:g}; "
-            f"excess L2 norm {excess_l2[0]:.2g} to {excess_l2[-1]:.1g}",
+            f"excess L1 norm {excess_l1[0]:.1g} at α={self._alphas[0]:g} to {excess_l1[-1]:.2g} at "
+            f"α={self._alphas[-1]:g}; excess L2 norm {excess_l2[0]:.2g} to {excess_l2[-1]:.1g}",
             bool(np.all(np.diff(excess_l1) > 0) and np.all(np.diff(excess_l2) < 0) and excess_l2[-1] < 1e-3),
         )
 

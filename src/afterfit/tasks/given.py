@@ -196,7 +196,5 @@ def read_idx(path: Path) -> np.ndarray:
     with _open(path) as file:
         file.seek(4 + 4 * len(shape))
         content = np.frombuffer(file.read(), dtype=np.uint8)
-    require(
-        content.size == np.prod(shape), f"{path.name} is cut short: {content.size} bytes for shape {shape}."
-    )
+    require(content.size == np.prod(shape), f"{path.name} is cut short: {content.size} bytes for shape {shape}.")
     return content.reshape(shape)

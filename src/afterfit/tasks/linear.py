@@ -114,9 +114,10 @@ class SparseRegression(_VectorTask):
 class SparseRecovery(_VectorTask):
     """Recover a sparse vector from N measurements, in a random orthonormal basis Φ (Notsawo et al. 2025, §3.1, App. G).
 
-    y = X a* + ξ with X = MΦ; a* has `sparsity` entries from N(0, scale²), scale 1/√n when not given. The first ⌊coherence·N⌋ rows of M are
-    columns of Φ and the others N(0, 1/n), so coherence 0 is a Gaussian design and 1 observes entries of a*
-    one by one. The noise ξ has variance E‖a*‖²/(N·snr), none when `snr` is not given (10⁸ in App. G). The loss is ½‖Xa − y‖².
+    y = X a* + ξ with X = MΦ; a* has `sparsity` entries from N(0, scale²), scale 1/√n when not given. The first
+    ⌊coherence·N⌋ rows of M are columns of Φ and the others N(0, 1/n), so coherence 0 is a Gaussian design and 1
+    observes entries of a* one by one. The noise ξ has variance E‖a*‖²/(N·snr), none when `snr` is not given (10⁸ in
+    App. G). The loss is ½‖Xa − y‖².
 
     ```python
     SparseRecovery(n=100, sparsity=5, N=30)
@@ -157,9 +158,7 @@ class SparseRecovery(_VectorTask):
         coherent = min(int(self.coherence * N), n)
         M = np.concatenate([basis[:, :coherent].T, rng.standard_normal((N - coherent, n)) / np.sqrt(n)])
         X, X_test = M @ basis, rng.standard_normal((1000, n)) / np.sqrt(n)
-        variance = (
-            0.0 if self.snr is None else self.sparsity * scale**2 / (N * self.snr)
-        )  # E‖a*‖² = sparsity·scale²
+        variance = 0.0 if self.snr is None else self.sparsity * scale**2 / (N * self.snr)  # E‖a*‖² = sparsity·scale²
         y = X @ truth + np.sqrt(variance) * rng.standard_normal(N)
         return Data(X, y, X_test, X_test @ truth, truth=truth, noise_variance=variance, n=N, n_test=1000)
 
@@ -216,9 +215,7 @@ class SparseClassification(_LinearClassification):
 
     def draw(self, rng: np.random.Generator) -> Data:
         truth = np.zeros(self.d)
-        truth[rng.choice(self.d, self.sparsity, replace=False)] = 1.0 - 2.0 * rng.integers(
-            0, 2, self.sparsity
-        )
+        truth[rng.choice(self.d, self.sparsity, replace=False)] = 1.0 - 2.0 * rng.integers(0, 2, self.sparsity)
         X, X_test = (_design(rng, m, self.d, self.design) for m in (self.n, self.n_test))
         y, y_test = np.sign(X @ truth), np.sign(X_test @ truth)
         return Data(X, y, X_test, y_test, truth=truth, n=self.n, n_test=self.n_test)

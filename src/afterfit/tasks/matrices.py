@@ -165,9 +165,7 @@ class MatrixSensing(_MatrixTask):
             f"diagonal measurements need a square matrix, got {self.rows} x {self.columns}.",
         )
 
-    def draw_measurements(
-        self, n: int, M: np.ndarray, coherence: float, rng: np.random.Generator
-    ) -> np.ndarray:
+    def draw_measurements(self, n: int, M: np.ndarray, coherence: float, rng: np.random.Generator) -> np.ndarray:
         """n measurement matrices."""
         rows, columns = M.shape
         if self.measurements == "gaussian":

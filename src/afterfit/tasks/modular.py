@@ -70,7 +70,6 @@ class ModularArithmetic(Task):
         # Sorted, since the full batch has no order and lookups of neighbouring rows are quicker.
         train, test = np.sort(order[: self.n]), np.sort(order[self.n :])
         inputs, test_inputs = (
-            OneHot(pairs[which], self.p) if self.form == "one_hot" else pairs[which]
-            for which in (train, test)
+            OneHot(pairs[which], self.p) if self.form == "one_hot" else pairs[which] for which in (train, test)
         )
         return Data(inputs, answers[train], test_inputs, answers[test], n=self.n, n_test=len(test))

@@ -1,0 +1,44 @@
+# Everything runs in the project's own virtual environment; `make demo` and `make test` set it up.
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+DONE := $(VENV)/.installed
+
+.PHONY: demo test install lint types layers unit docs bench clean
+
+demo: $(DONE)  ## one experiment at paper scale: a verdict, a picture and a report
+	$(BIN)/afterfit run notsawo2025/fig3 --scale paper --out results/demo
+
+test: lint types layers unit  ## every check
+
+install: $(DONE)
+
+$(DONE): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
+	$(BIN)/python -m pip install --quiet --editable . --group test
+	touch $@
+
+lint: $(DONE)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(DONE)
+	$(BIN)/basedpyright --pythonpath $(BIN)/python
+
+layers: $(DONE)
+	$(BIN)/lint-imports
+
+unit: $(DONE)
+	$(BIN)/pytest
+
+docs: $(DONE)  ## the site, in site/
+	$(BIN)/python -m pip install --quiet --group docs
+	$(BIN)/mkdocs build --strict
+
+bench: $(DONE)  ## the speed and memory table; PyTorch's rows need torch in the environment
+	$(BIN)/python -m pip install --quiet --group benchmark
+	$(BIN)/python benchmarks/core.py
+
+clean:
+	rm -rf $(VENV) site results
