@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from conftest import as_jax, flat, random_like
 from scipy.integrate import solve_ivp
+from scipy.special import logsumexp
 
 import afterfit as af
 from afterfit.dynamics import (
@@ -26,7 +27,6 @@ from afterfit.dynamics import (
 from afterfit.inits import Constant, Gaussian, Own
 from afterfit.models import MLP, DiagonalNet, Function, Linear, MatrixFactorisation
 from afterfit.penalties import L1, L2, NoPenalty, Nuclear
-from afterfit.problem import pose
 from afterfit.spec import SpecError
 from afterfit.tasks import Arrays, MatrixCompletion, ModularArithmetic, SparseClassification, TeacherStudent
 from afterfit.train import prepare
@@ -59,11 +59,21 @@ def advance(dynamics, problem, state, target):
     return dynamics.advance(problem, state, target, jnp.asarray(10**9))
 
 
+def drawn(task):
+    """The data that a run of this task sees, seed 0."""
+    return af.Experiment(task, Linear(), GradientDescent(0.1, 1)).draw()
+
+
+def posed(task, model, penalty, dynamics=None):
+    """The problem that a run of these would go down."""
+    dynamics = dynamics or GradientDescent(0.1, 1)
+    return prepare(af.Experiment(task, model, dynamics, penalty, init=Gaussian()))[0]
+
+
 def path(dynamics, task, params, targets, model=None, penalty=None, seed=0):
     """The states at the given steps."""
     with jax.enable_x64(True):
-        problem = pose(task, model or Linear(), penalty or NoPenalty(), np.random.default_rng(seed))
-        dynamics.check(problem)
+        problem = posed(task, model or Linear(), penalty or NoPenalty(), dynamics)
         state = start(dynamics, problem, as_jax(params), jax.random.key(seed))
         states = []
         for target in targets:
@@ -91,12 +101,12 @@ def test_gradient_descent_on_a_diagonal_net():
     found = path(
         dynamics, regression("half_mean"), {"plus": plus, "minus": minus}, range(1, 51), DiagonalNet(), L2(0.01)
     )
-    for params, _, log10_time in found:
+    for params, *_ in found:
         a, b = diagonal_slope(plus, minus)
         plus, minus = plus - 0.05 * a, minus - 0.05 * b
         np.testing.assert_allclose(params["plus"], plus, **SAME)
         np.testing.assert_allclose(params["minus"], minus, **SAME)
-    np.testing.assert_allclose(log10_time, np.log10(50 * 0.05), rtol=1e-14)
+    np.testing.assert_allclose(found[-1][2], np.log10(50 * 0.05), rtol=1e-14)  # time is the sum of step sizes
 
 
 def test_subgradient_descent_with_l1():
@@ -125,7 +135,7 @@ def test_proximal_gradient_solves_the_lasso():
 
 def test_proximal_gradient_solves_nuclear_norm_completion():
     task = MatrixCompletion(4, 5, 1, observed=12, reduction="half_sum")
-    data = task.draw(np.random.default_rng(0))
+    data = drawn(task)
     (state,) = path(ProximalGradient(1.0, 1), task, {"weights": np.ones((4, 5))}, [5000], penalty=Nuclear(0.1))
     W = cp.Variable((4, 5))
     fit = cp.sum_squares(cp.multiply(data.inputs.mask, W) - data.targets) / 2
@@ -152,7 +162,7 @@ def test_projected_subgradient_on_a_vector():
 
 def test_projected_subgradient_on_observed_entries():
     task = MatrixCompletion(4, 5, 1, observed=12)
-    data = task.draw(np.random.default_rng(0))
+    data = drawn(task)
     W, seen = np.random.default_rng(1).standard_normal((4, 5)), data.inputs.mask == 1
     found = path(ProjectedSubgradient(0.1, 1), task, {"weights": W}, range(1, 11), penalty=Nuclear(0.3))
     for step in weights(found):
@@ -182,15 +192,14 @@ def loss_slope(w):
 def test_adam_and_adamw():
     start_at = {"weights": W0}
     (plain,) = weights(path(Adam(0.05, 1), regression(), start_at, [50]))
-    (tuned,) = weights(path(Adam(0.05, 1, b1=0.5, b2=0.9, eps=1e-3), regression(), start_at, [50]))
+    (tuned,) = weights(path(Adam(0.05, 1, b1=0.5, b2=0.9, eps=1e-3), regression(), start_at, [30]))
     (coupled,) = weights(path(Adam(0.05, 1), regression(), start_at, [50], penalty=L2(0.3)))
     (decoupled,) = weights(path(AdamW(0.05, 1, weight_decay=0.3), regression(), start_at, [50]))
-    # Square roots and quotients of small numbers lose a digit or two more than plain descent.
-    same = {"rtol": 1e-10, "atol": 1e-12}
-    np.testing.assert_allclose(plain, adam(W0, loss_slope, 50, 0.05), **same)
-    np.testing.assert_allclose(tuned, adam(W0, loss_slope, 50, 0.05, b1=0.5, b2=0.9, eps=1e-3), **same)
-    np.testing.assert_allclose(coupled, adam(W0, lambda w: loss_slope(w) + 0.3 * w, 50, 0.05), **same)
-    np.testing.assert_allclose(decoupled, adam(W0, loss_slope, 50, 0.05, decay=0.3), **same)
+    # (With b2 = 0.9 the steps do not die down but turn chaotic after some 40, so that one is compared earlier.)
+    np.testing.assert_allclose(plain, adam(W0, loss_slope, 50, 0.05), **SAME)
+    np.testing.assert_allclose(tuned, adam(W0, loss_slope, 30, 0.05, b1=0.5, b2=0.9, eps=1e-3), **SAME)
+    np.testing.assert_allclose(coupled, adam(W0, lambda w: loss_slope(w) + 0.3 * w, 50, 0.05), **SAME)
+    np.testing.assert_allclose(decoupled, adam(W0, loss_slope, 50, 0.05, decay=0.3), **SAME)
     assert np.linalg.norm(coupled - decoupled) > 0.1 * np.linalg.norm(decoupled)
 
 
@@ -222,13 +231,13 @@ def test_sgd_goes_through_the_data_once_an_epoch(batch):
 )
 def test_batch_gradients_are_unbiased(task, model):
     with jax.enable_x64(True):
-        problem = pose(task, model, L2(0.1), np.random.default_rng(0))
+        problem = posed(task, model, L2(0.1))
         assert problem.data.n == 12
         params = as_jax(random_like(model.parameters(task.signature), np.random.default_rng(1)))
         batches = np.random.default_rng(2).permutation(12).reshape(4, 3)  # an epoch: every example once
         each = jax.jit(lambda examples: problem.batch_gradient(params, examples))
         mean = np.mean([flat(each(jnp.asarray(batch))) for batch in batches], axis=0)
-        np.testing.assert_allclose(mean, flat(jax.jit(problem.gradient)(params)), rtol=1e-11, atol=1e-13)
+        np.testing.assert_allclose(mean, flat(jax.jit(lambda p: problem.gradient(p))(params)), rtol=1e-11, atol=1e-13)
 
 
 def test_label_noise_sgd_has_the_mean_and_covariance_of_its_formula():
@@ -236,7 +245,7 @@ def test_label_noise_sgd_has_the_mean_and_covariance_of_its_formula():
     lr, noise, many = 0.1, 0.7, 40_000
     plus, minus = np.linspace(0.5, 1.5, 6), np.linspace(1.0, 0.2, 6)
     with jax.enable_x64(True):
-        problem = pose(regression("sum"), DiagonalNet(), NoPenalty(), np.random.default_rng(0))
+        problem = posed(regression("sum"), DiagonalNet(), NoPenalty())
         params = as_jax({"plus": plus, "minus": minus})
         dynamics = LabelNoiseSGD(lr, 1, noise)
         keys = jax.random.split(jax.random.key(0), many)
@@ -255,7 +264,7 @@ def test_label_noise_sgd_has_the_mean_and_covariance_of_its_formula():
 
 def test_label_noise_sgd_moves_one_entry_of_a_matrix():
     task = MatrixCompletion(4, 5, 1, observed=12)
-    mask = task.draw(np.random.default_rng(0)).inputs.mask
+    mask = drawn(task).inputs.mask
     states = weights(path(LabelNoiseSGD(0.1, 1), task, {"weights": np.zeros((4, 5))}, range(1, 101)))
     moved = np.diff(np.concatenate([np.zeros((1, 4, 5)), states]), axis=0) != 0
     assert np.all(moved.sum(axis=(1, 2)) == 1)
@@ -265,38 +274,35 @@ def test_label_noise_sgd_moves_one_entry_of_a_matrix():
 # Beyond underflow.
 
 
-def test_loss_scaled_descent_keeps_time_in_logarithms():
-    steps, lr = 3000, 0.5
-    observed = [*range(1, 31), steps]
-    dynamics = LossScaledDescent(lr, steps)
-    found = path(dynamics, classification(), {"weights": np.zeros(6)}, observed)
-    w, log_time, time = np.zeros(6), -np.inf, 0.0
-    for step in range(1, steps + 1):
+def test_loss_scaled_descent_has_the_step_size_divided_by_the_loss():
+    w, time = np.full(6, 0.1), 0.0
+    found = path(LossScaledDescent(0.5, 1), classification(), {"weights": w}, range(1, 31))
+    for params, _, log10_time in found:
         margins = SEPARABLE * (X @ w)
-        # ∇L/L with L = mean log(1 + e^-m), divided by the largest e^-m before it can underflow.
-        top = np.min(margins)
-        scaled = np.exp(np.minimum(top, 0) - margins)  # e^-m / e^-min(top, 0)
-        log_losses = np.where(margins > 30, scaled, np.log1p(np.exp(-margins)) * np.exp(np.minimum(top, 0)))
-        if top > 0:  # everything fitted: scale by e^top instead
-            scaled = np.exp(top - margins)
-            with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-                log_losses = np.where(margins > 30, scaled, np.log1p(np.exp(-margins)) * np.exp(min(top, 700)))
-        else:
-            top = np.minimum(top, 0)
-        slopes = scaled / (1 + np.exp(-margins))  # σ(−m) on the same scale
-        log_loss = np.log(np.mean(log_losses)) - top
-        w = w + lr * (X.T @ (SEPARABLE * slopes)) / np.sum(log_losses)
-        log_time = np.logaddexp(log_time, np.log(lr) - log_loss)
-        if step <= 30:
-            time += lr / np.exp(log_loss)
-            params, _, log10_time = found[step - 1]
-            np.testing.assert_allclose(params["weights"], w, rtol=1e-10)
-            np.testing.assert_allclose(log10_time, np.log10(time), rtol=1e-10)
-    params, _, log10_time = found[-1]
-    assert log10_time > 600, "far beyond 1e308"
-    # Rounding of the exponents adds up over 3000 steps of size about 1.
-    np.testing.assert_allclose(params["weights"], w, rtol=1e-8)
-    np.testing.assert_allclose(log10_time, log_time / np.log(10), rtol=1e-8)
+        step = 0.5 / np.mean(np.log1p(np.exp(-margins)))
+        w = w + step * X.T @ (SEPARABLE / (1 + np.exp(margins))) / 4
+        time += step
+        np.testing.assert_allclose(params["weights"], w, rtol=1e-10)
+        np.testing.assert_allclose(log10_time, np.log10(time), rtol=1e-10)
+
+
+def test_loss_scaled_descent_goes_on_far_beyond_underflow():
+    # The same steps in logarithms: log ℓ = log log(1 + e^-m), which is −m to 1e-13 beyond m = 30, and the slope
+    # of ℓ is −e^(−log(1 + e^m)).
+    steps, w, log_time = 3000, np.full(6, 0.1), -np.inf
+    for _ in range(steps):
+        margins = SEPARABLE * (X @ w)
+        log_losses = np.where(margins > 30, -margins, np.log(np.log1p(np.exp(-np.minimum(margins, 30)))))
+        log_sum = logsumexp(log_losses)
+        w = w + 0.5 * X.T @ (SEPARABLE * np.exp(-np.logaddexp(0, margins) - log_sum))
+        log_time = np.logaddexp(log_time, np.log(0.5) - log_sum + np.log(4))
+    ((params, _, log10_time),) = path(
+        LossScaledDescent(0.5, 1), classification(), {"weights": np.full(6, 0.1)}, [steps]
+    )
+    assert log10_time > 450, "far beyond 1e308"
+    # Exponents of about 1000 are rounded at 1e-13, and that adds up over the steps.
+    np.testing.assert_allclose(params["weights"], w, rtol=1e-9)
+    np.testing.assert_allclose(log10_time, log_time / np.log(10), rtol=1e-9)
 
 
 def test_loss_scaled_descent_runs_on_where_time_overflows():
@@ -415,30 +421,27 @@ def test_a_flow_out_of_steps_keeps_what_it_has():
     np.testing.assert_allclose(np.concatenate([run.params["plus"], run.params["minus"]]), exact, atol=1e-7)
 
 
+class Runaway(af.penalties.Penalty):
+    """−θ³/3: its flow is θ' = θ², so θ = 1/(1 − t) from 1, and no further than t = 1."""
+
+    def value(self, params):
+        return -(params**3) / 3
+
+
 def test_a_flow_that_blows_up_in_finite_time_says_so():
-    # θ' = θ² from −∇(−θ³/3): θ = 1/(1 − t). With f(θ, x) = θ³ and y = ½ + θ³ this is the squared loss's flow
-    # up to its sign; simpler, f = −θ³/6·x with x = 1 and loss f² has a descent direction that never ends only
-    # if f could fall below zero loss, so a penalty of negative value does it: Σ −θ³/3.
     run = af.train(
         task=Arrays(np.ones((1, 1)), np.ones(1), np.ones((1, 1)), np.ones(1)),
-        model=Function(lambda p, x: 1.0 + 0.0 * p, np.ones(())),
+        model=Function(lambda p, x: 1.0 + 0.0 * p, np.ones(())),  # fits whatever the parameter is
         penalty=Runaway(1.0),
         dynamics=GradientFlow(2.0, max_steps=2000, first=0.1),
         init=Own(),
         observations=5,
     )
+    time, theta = run.curves.time.values, run.curves.norm_l2.values
     assert run.status in ("step limit", "diverged")
-    assert run.curves.time.values[-1] < 1.001
-    assert np.all(np.isfinite(run.curves.norm_l2.values[:-1]))
-    early = run.curves.time.values < 0.9
-    np.testing.assert_allclose(run.curves.norm_l2.values[early], 1 / (1 - run.curves.time.values[early]), rtol=1e-5)
-
-
-class Runaway(af.penalties.Penalty):
-    """−θ³/3: its flow is θ' = θ²."""
-
-    def value(self, params):
-        return -(params**3) / 3
+    assert "max_steps" in run.message
+    assert time[-1] < 1.001
+    np.testing.assert_allclose(theta[time < 0.9], 1 / (1 - time[time < 0.9]), rtol=1e-5)
 
 
 # Refusals.

@@ -488,7 +488,6 @@ def _parse_value(text: str) -> Any:
 def _claim_directory(out: Path) -> Path:
     """Make the output directory, unless something else lives there."""
     ours = (out / "runs").is_dir() or (out / "report.html").is_file()
-    require(not out.exists() or out.is_dir(), f"{out} is a file: choose another directory with --out.")
     require(
         ours or not out.exists() or not any(out.iterdir()),
         f"{out} has files in it that are not afterfit's: choose another directory with --out.",

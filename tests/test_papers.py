@@ -1,0 +1,66 @@
+"""The gallery checks itself: at quick scale every claim holds, but for the rows known not to."""
+
+import math
+
+import pytest
+
+from afterfit import SpecError, papers
+
+# Claims that do not hold, and why. They are reported as not holding; a change that makes one hold should be noticed.
+DO_NOT_HOLD = {
+    # At the lasso solution Xᵀ(y − Xa) = β·sign(a) on the support, which bounds ‖Xa − y‖₂ from below by
+    # β√s/σ_max(X_S), some 20 times 10⁻⁶ for the paper's β and step size.
+    ("notsawo2025/fig3", "‖Xa − y*‖₂ decreases to 10⁻⁶"),
+}
+
+
+@pytest.mark.parametrize("id", sorted(papers.ENTRIES))
+def test_claims_at_quick_scale(id):
+    entry = papers.find(id)
+    runs = entry.run("quick")
+    assert {run.status for run in runs.values()} == {"finished"}
+    findings = list(entry.check(runs, "quick", progress=False))
+    assert [finding.claim for finding in findings] == list(entry.claims)
+    failed = {(id, finding.claim) for finding in findings if not finding.holds}
+    assert failed == {row for row in DO_NOT_HOLD if row[0] == id}, [f for f in findings if not f.holds]
+    figure = entry.picture(runs)
+    assert all(ax.get_xlabel() and ax.get_ylabel() for ax in figure.axes)
+    marked = [text.get_text() for ax in figure.axes for text in ax.texts]
+    assert any("fit" in text for text in marked), "t_fit is not marked"
+
+
+def test_both_scales_of_every_entry_are_posed_and_round_trip():
+    for entry in papers.ENTRIES.values():
+        for scale in papers.SCALES:
+            for experiment in entry.experiments(scale).values():
+                assert type(experiment).from_dict(experiment.to_dict()).to_dict() == experiment.to_dict()
+
+
+def test_paper_scale_is_the_ledger_s_setting():
+    def spec(id):
+        return next(iter(papers.find(id).experiments("paper").values())).to_dict()
+
+    boursier = spec("boursier2025/fig2")
+    assert (boursier["task"]["rows"], boursier["task"]["rank"], boursier["task"]["observed"]) == (20, 3, 0.5)
+    assert (boursier["model"]["rank"], boursier["penalty"]["strength"]) == (10, 1e-3)
+    assert (boursier["dynamics"]["lr"], boursier["dynamics"]["steps"]) == (1e-2, 10**7)
+    notsawo = spec("notsawo2025/fig3")
+    assert (notsawo["task"]["n"], notsawo["task"]["sparsity"], notsawo["task"]["N"]) == (100, 5, 30)
+    assert (notsawo["dynamics"]["lr"], notsawo["penalty"]["strength"], notsawo["init"]["scale"]) == (0.1, 1e-5, 1e-6)
+    lyu = spec("lyu2023/fig3")
+    assert (lyu["task"]["rows"], lyu["task"]["observed"], lyu["init"]["scale"]) == (97, 0.05, 10.0)
+    assert (lyu["dynamics"]["lr"], lyu["penalty"]["strength"]) == (0.1, 1e-4)
+    assert lyu["dynamics"]["steps"] >= 10**6
+
+
+def test_changes_reach_the_run_and_wrong_ones_are_refused_before_any_work():
+    entry = papers.find("notsawo2025/fig3")
+    runs = entry.run("quick", {"dynamics.steps": 10, "penalty.strength": 0.5})
+    assert runs["run"].spec["penalty"]["strength"] == 0.5
+    assert math.isclose(float(runs["run"].curves["time"][-1]), 1.0)
+    with pytest.raises(SpecError, match=r"penalty\.strenght.*did you mean 'penalty\.strength'"):
+        entry.run("quick", {"penalty.strenght": 0.5})
+    with pytest.raises(SpecError, match=r"'boursier2025/fig3'.*did you mean"):
+        papers.find("boursier2025/fig3")
+    with pytest.raises(SpecError, match="unknown scale 'papers'"):
+        entry.run("papers")
