@@ -295,13 +295,13 @@ def run(
         _tell(name if len(experiments) > 1 else "", finished, quiet)
     if not runs:
         raise KeyboardInterrupt
-    figure = _draw(entry if complete else None, runs)
-    write_atomically(out / "figure.png", picture_bytes(figure))
+    picture = picture_bytes(_draw(entry if complete else None, runs))
+    write_atomically(out / "figure.png", picture)
     write_report(
         out / "report.html",
         title=f"{label}: {entry.title}" if entry else label,
         runs=runs,
-        figure=figure if entry and complete else None,
+        figure=picture if entry and complete else None,  # else it is the headline's curves, shown anyway
         about=_introduce(entry) if entry else "",
         command=_spell_command(job, scale, changes or []),
     )
@@ -529,12 +529,14 @@ def _keep(run: Run, directory: Path) -> None:
 
 def _tell(name: str, run: Run, quiet: bool) -> None:
     """The verdict on a run, and what went wrong with it."""
+    from afterfit.report import warning
+
     if quiet:
         _say(f"{name}: {run.verdict}" if name else str(run.verdict))
     else:
         _print_verdict(name, run.verdict.describe())
     if run.message:
-        _complain(f"{f'{name}: ' if name else ''}{run.status}: {run.message}")
+        _complain(f"{name}: {warning(run)}" if name else warning(run))
 
 
 def _print_verdict(name: str, description: str) -> None:

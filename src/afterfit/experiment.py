@@ -88,8 +88,12 @@ class Experiment:
             raise SpecError(f"{path} is not valid TOML: {error}.") from None
 
     def set(self, changes: Mapping[str, Any]) -> Experiment:
-        """A copy with some settings changed, by their dotted names: `{"penalty.strength": 1e-4}`."""
+        """A copy with some settings changed, by their dotted names: `{"penalty.strength": 1e-4}`.
+
+        Setting a `kind` leaves out all settings of the old one; name those of the new one after it.
+        """
         data = self.to_dict()
+        replaced = []  # tables whose kind was changed: another kind has other settings
         for path, value in changes.items():
             *parents, last = path.split(".")
             table = data
@@ -98,9 +102,11 @@ class Experiment:
                 tables = [key for key, inner in table.items() if isinstance(inner, dict)]
                 require(part in tables, f"there is no {where!r} to set: {nearest(part, tables)}")
                 table = table[part]
-            require(last in table, f"there is no setting {path!r}: {nearest(path, _paths(data))}")
-            if last == "kind":  # another kind has other settings: keep only those that are named too
+            new = any(table is other for other in replaced)
+            require(last in table or new, f"there is no setting {path!r}: {nearest(path, _paths(data))}")
+            if last == "kind" and value != table[last]:
                 table.clear()
+                replaced.append(table)
             table[last] = value
         return Experiment.from_dict(data)
 

@@ -96,10 +96,8 @@ def mark_phases(ax: Axes, verdict: Verdict, *, in_logs: bool = False, label: boo
         ax.axvline(x, color="0.35", linestyle=style, linewidth=1.0, zorder=1)
         if not label:
             continue
-        if close:  # one to each side, or they would cover each other
-            align = ("right", "left")[k]
-        else:
-            align = "left" if place < 0.1 else "right" if place > 0.9 else "center"
+        inside = "left" if place < 0.1 else "right" if place > 0.9 else "center"
+        align = ("right", "left")[k] if close else inside  # close ones would cover each other
         ax.annotate(
             f"${symbol} = {_mathtext(t)}$",
             (x, 1.0),
@@ -152,10 +150,15 @@ def _clock(curves: xr.Dataset) -> tuple[NDArray, NDArray, bool]:
     return (log10_time if in_logs else time), np.isfinite(log10_time), in_logs
 
 
+def _drawable(values: NDArray) -> NDArray:
+    """`values` without what is near the end of floating-point numbers, where axes overflow."""
+    return np.where(np.abs(values) < 1e150, values, np.nan)
+
+
 def _draw_metric(ax: Axes, run: Run, x: NDArray, shown: NDArray) -> None:
     """The curves that the verdict is about, with the thresholds it used."""
     metric = run.metric
-    train, test = (run.curves[f"{side}_{metric}"].values for side in ("train", "test"))
+    train, test = (_drawable(run.curves[f"{side}_{metric}"].values) for side in ("train", "test"))
     marker = "." if shown.sum() < 2 else ""  # a line needs two points
     ax.plot(x[shown], train[shown], label=f"train {metric}", marker=marker, **TRAIN)
     ax.plot(x[shown], test[shown], label=f"test {metric}", marker=marker, **TEST)
@@ -180,7 +183,7 @@ def _draw_norms(ax: Axes, curves: xr.Dataset, x: NDArray, shown: NDArray) -> Non
     """The norms on one axis, each divided by its last value, which the legend gives."""
     by_decades = False
     for name, (symbol, style) in _NORMS.items():
-        values = curves[name].values[shown]
+        values = _drawable(curves[name].values[shown])
         usable = values[np.isfinite(values) & (values > 0)]
         if not usable.size:
             continue

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from afterfit.papers import Claim
     from afterfit.run import Run
 
-__all__ = ["flatten", "picture_bytes", "to_toml", "write_atomically", "write_report"]
+__all__ = ["flatten", "picture_bytes", "to_toml", "warning", "write_atomically", "write_report"]
 
 _DRAWN = 4  # runs that get a picture of their own; of more, the first ones
 _VERSIONED = ("afterfit", "jax", "jaxlib", "equinox", "diffrax", "optax", "numpy", "scipy", "matplotlib")
@@ -32,21 +32,22 @@ def write_report(
     path: str | Path,
     title: str,
     runs: Mapping[str, Run],
-    figure: Figure | None = None,
+    figure: Figure | bytes | None = None,
     claims: Sequence[Claim] = (),
     about: str = "",
     command: str = "",
 ) -> Path:
     """Write a page on `runs` (by name, the headline first): verdicts, pictures, setting, cost, versions.
 
-    `figure` is a picture of all runs together, `claims` rows of the ledger, `about` some paragraphs of
-    introduction, `command` what reproduces the runs. The file appears only once it is complete.
+    `figure` is a picture of all runs together (a figure, or a PNG already made of it), `claims` rows of the
+    ledger, `about` some paragraphs of introduction, `command` what reproduces the runs. The file appears only
+    once it is complete.
 
     ```python
     write_report("report.html", "L1 against L2", {"L1": run, "L2": other})
     ```
     """
-    pictures = [] if figure is None else [_picture(picture_bytes(figure), f"Picture: {title}")]
+    pictures = [] if figure is None else [_picture(figure, f"Picture: {title}")]
     sections = [
         _section("Verdict" if len(runs) == 1 else "Verdicts", _verdicts(runs)),
         _section("Claims", _claims(claims)) if claims else "",
@@ -83,6 +84,12 @@ def picture_bytes(figure: Figure) -> bytes:
     return buffer.getvalue()
 
 
+def warning(run: Run) -> str:
+    """Why a run did not finish, in one sentence; empty if it did."""
+    named = not run.message or run.message.startswith(run.status)
+    return run.message if named else f"{run.status}: {run.message}"
+
+
 def flatten(spec: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """A specification by the dotted names that `--set` takes: `{"penalty.strength": 1e-4, …}`."""
     flat = {}
@@ -114,11 +121,11 @@ def _verdicts(runs: Mapping[str, Run]) -> str:
     parts = []
     for k, (name, run) in enumerate(runs.items()):
         evidence = "".join(f"<li>{_escape(sentence)}</li>" for sentence in run.verdict.evidence)
-        status = f'<p class="bad">{_escape(run.status)}: {_escape(run.message)}</p>' if run.message else ""
+        status = f'<p class="bad">{_escape(warning(run))}</p>' if run.message else ""
         verdict = f'<p class="verdict">{_escape(run.verdict)}</p>'
         if k < _DRAWN:
             heading = f"<h3>{_escape(name)}</h3>" if len(runs) > 1 else ""
-            curves = _picture(picture_bytes(plot_run(run)), f"Curves of {name}: {run.verdict}")
+            curves = _picture(plot_run(run), f"Curves of {name}: {run.verdict}")
             parts.append(f"{heading}{verdict}{status}<ul>{evidence}</ul>{curves}")
         else:
             summary = f"<summary>{_escape(name)}: {_escape(run.verdict)}</summary>"
@@ -207,8 +214,8 @@ def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     return f'<div class="wide"><table><thead><tr>{top}</tr></thead><tbody>\n{lines}\n</tbody></table></div>'
 
 
-def _picture(png: bytes, alt: str) -> str:
-    data = base64.b64encode(png).decode()
+def _picture(figure: Figure | bytes, alt: str) -> str:
+    data = base64.b64encode(figure if isinstance(figure, bytes) else picture_bytes(figure)).decode()
     return f'<p><img src="data:image/png;base64,{data}" alt="{_escape(alt)}"></p>'
 
 

@@ -45,6 +45,7 @@ class Spec(eqx.Module):
     """
 
     family: ClassVar[type[Spec] | None] = None
+    in_python_only: ClassVar[bool] = False  # holds arrays or functions, which plain data cannot
     members: ClassVar[dict[str, type[Spec]]]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -69,6 +70,10 @@ class Spec(eqx.Module):
         kind = data["kind"]
         require(kind in members, f"unknown {where} {kind!r}: {nearest(str(kind), members)}")
         member = members[kind]
+        require(
+            not member.in_python_only,
+            f"{where} {kind} holds arrays or functions and exists in Python only: build it there and call train().",
+        )
         fields = {f.name: f for f in dataclasses.fields(member) if f.init}
         values = {}
         for name, value in data.items():
@@ -119,9 +124,9 @@ def _typed(value: Any, field: dataclasses.Field, where: str) -> Any:
     wanted = [t for t in ("int", "float", "str", "bool") if t in annotation.replace("|", " ").split()]
     if not wanted or (value is None and "None" in annotation):
         return value
-    if "float" in wanted and isinstance(value, int) and not isinstance(value, bool):
+    if wanted == ["float"] and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
-    if "int" in wanted and isinstance(value, float) and value.is_integer():
+    if wanted == ["int"] and isinstance(value, float) and value.is_integer():
         return int(value)
     names = {int: "int", float: "float", str: "str", bool: "bool"}
     require(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -56,6 +56,8 @@ class Function(Model):
     model = af.models.Function(f, {"W": W0, "v": v0})
     ```
     """
+
+    in_python_only: ClassVar[bool] = True
 
     function: Callable[[Any, Any], Any]
     initial: PyTree

@@ -57,7 +57,7 @@ class Fig3(Entry):
         run = runs["run"]
         curves = run.curves.isel(time=slice(1, None))
         truth = Experiment.from_dict(run.spec).draw().truth
-        figure = Figure(figsize=(11, 7), layout="constrained")
+        figure = Figure(figsize=(11, 7.6), layout="constrained")
         (errors, ratio), (norm, components) = figure.subplots(2, 2)
         time = curves["time"]
         errors.plot(time, curves["train_error"], **TRAIN, label=r"training $\|Xa-y^*\|/\|y^*\|$")
@@ -81,8 +81,8 @@ class Fig3(Entry):
         log_time_axes(*axes)
         for ax in axes:
             mark_phases(ax, run.verdict)
-        for ax, place in ((errors, "lower left"), (norm, "lower center"), (components, "upper left")):
-            ax.legend(loc=place, fontsize="small")
+        for ax in (errors, norm, components):
+            ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.19), ncols=3, frameon=False, fontsize="small")
         return figure
 
     def check(self, runs: Mapping[str, Run], scale: str, progress: bool | None) -> Iterator[Finding]:

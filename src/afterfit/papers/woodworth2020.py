@@ -79,7 +79,7 @@ class Thm1(Entry):
         log_time_axes(left)
         headline = next(iter(runs))
         mark_phases(left, runs[headline].verdict)
-        left.legend(loc="lower left", fontsize="small", frameon=False)
+        left.legend(loc="lower left", fontsize="small", frameon=False, title=f"phases marked: {headline}")
         right.set(
             xlabel="coordinate, sorted",
             ylabel=r"$\beta_i$",

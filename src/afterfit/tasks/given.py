@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import numpy as np
@@ -37,6 +37,8 @@ class Arrays(Task):
     task = af.tasks.Arrays(X, y, X_test, y_test, loss_name="squared")
     ```
     """
+
+    in_python_only: ClassVar[bool] = True
 
     X: Any
     y: Any

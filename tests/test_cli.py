@@ -1,0 +1,305 @@
+"""The command line: what it prints, writes and refuses, and that nothing computed is lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+from typer.testing import CliRunner
+
+import afterfit as af
+from afterfit import cli, papers
+from afterfit.experiment import Experiment
+from afterfit.papers import Entry, Finding
+
+SETTING = """
+task = {kind = "SparseRecovery", n = 20, sparsity = 2, N = 12}
+model = {kind = "Linear"}
+penalty = {kind = "L1", strength = 1e-3}
+dynamics = {kind = "GradientDescent", lr = 0.3, steps = 2000}
+init = {kind = "Gaussian", scale = 0.1}
+observations = 40
+"""
+
+
+class Tiny(Entry):
+    id = "tiny2000/fig1"
+    title = "A tiny recovery"
+    where = "Fig. 1"
+    about = "Nothing much."
+    claims = ("one holds", "two does not")
+
+    def experiments(self, scale):
+        base = Experiment.from_dict(tomllib.loads(SETTING))
+        return {"weak": base, "strong": base.set({"penalty.strength": 1e-2})}
+
+    def picture(self, runs):
+        figure = Figure()
+        figure.subplots().plot([len(runs)])
+        return figure
+
+    def check(self, runs, scale, progress):
+        yield Finding("one holds", "1 ≤ 2", "1", np.bool_(True))  # pyright: ignore[reportArgumentType]
+        yield Finding("two does not", "2 ≤ 1", "2", False)
+
+
+class Broken(Tiny):
+    id = "tiny2000/broken"
+
+    def run(self, scale, changes=None, progress=None):
+        raise ZeroDivisionError("by zero")
+
+
+class Interrupted(Tiny):
+    """Someone presses Ctrl-C once while it trains, which training by itself would survive."""
+
+    id = "other2001/late"
+
+    def run(self, scale, changes=None, progress=None):
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            return {}
+        return {}
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path, monkeypatch) -> Path:
+    """An empty directory to work in, with a gallery of one entry and an experiment in a file."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(papers, "ENTRIES", {Tiny.id: Tiny()})
+    monkeypatch.setattr(cli, "_cache_compilations", lambda: None)  # not in the process of the tests
+    Path("my.toml").write_text(SETTING, encoding="utf-8")
+    return tmp_path
+
+
+@pytest.fixture
+def bare_runs(monkeypatch):
+    """Entries whose claims need no runs."""
+    monkeypatch.setattr(Tiny, "run", lambda self, scale, changes=None, progress=None: {})
+
+
+def call(*args: str):
+    return CliRunner().invoke(cli.app, args)
+
+
+def spawn(*args: str, before: str = "", **environment: str):
+    """The real command in a process of its own."""
+    program = f"{before}\nfrom afterfit.cli import main\nmain()"
+    environ = os.environ | {"XDG_CACHE_HOME": str(Path("cache").absolute())} | environment
+    return subprocess.run(
+        [sys.executable, "-c", program, *args], capture_output=True, text=True, timeout=100, env=environ
+    )
+
+
+# ---------------------------------------------------------------------------------------------------- gallery
+
+
+def test_list_and_show():
+    assert "tiny2000/fig1  A tiny recovery (Fig. 1)" in call("list").stdout
+    assert call("list", "--quiet").stdout == "tiny2000/fig1\n"
+    shown = call("show", "tiny2000/fig1").stdout
+    assert "two does not" in shown
+    assert "strong: penalty.strength = 0.01" in shown
+    setting = shown.split("'weak' at paper scale")[1].split("\n\n")[0]
+    assert Experiment.from_dict(tomllib.loads(setting)) == Tiny().experiments("paper")["weak"]
+
+
+def test_help_teaches():
+    for command in ((), ("list",), ("show",), ("run",), ("verify",), ("diagnose",)):
+        result = call(*command, "--help")
+        assert result.exit_code == 0
+        assert "afterfit " in result.stdout
+
+
+# --------------------------------------------------------------------------------------------------- refusals
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["show", "tiny2000/fig2"], "did you mean 'tiny2000/fig1'?"),
+        (["run", "tiny2000/fgi1"], "did you mean 'tiny2000/fig1'?"),
+        (["run", "tiny2000/fig1", "--scale", "papr"], "unknown scale 'papr': did you mean 'paper'?"),
+        (["run", "none.toml"], "cannot read none.toml: No such file"),
+        (["run", "my.toml", "--scale", "quick"], "--scale quick is for gallery entries"),
+        (["run", "my.toml", "--set", "penalty.strengh=1"], "did you mean 'penalty.strength'?"),
+        (["run", "my.toml", "--set", "penalty.strength=-1"], "must be 0 or more, got -1.0"),
+        (["run", "my.toml", "--set", "penalty.strength=much"], "must be a number, got 'much'"),
+        (["run", "my.toml", "--set", "task.sparsity=21"], "must be between 1 and 20, got 21"),
+        (["run", "my.toml", "--set", "task.N=0"], "N must be positive, got 0"),
+        (["run", "my.toml", "--set", "task.kind=SparseRecoverie"], "did you mean 'SparseRecovery'?"),
+        (["run", "my.toml", "--set", "seed"], "--set wants NAME=VALUE"),
+        (["run", "my.toml", "--set", 'task={kind="MatrixCompletion", rows=4, rank=1}'], "MatrixCompletion"),
+        (["run", "my.toml", "--out", "taken"], "taken has files in it that are not afterfit's"),
+        (["verify", "tiny2001"], "did you mean 'tiny2000'?"),
+        (["verify", "--scale", "quik"], "did you mean 'quick'?"),
+        (["verify", "--json", "no/where.json"], "there is no directory no"),
+        (["diagnose", "none.csv"], "there is no file none.csv"),
+        (["diagnose", "curves.csv"], "cannot tell which column is time: name it with --time, one of: a, b"),
+        (["diagnose", "curves.csv", "--time", "x"], "cannot tell which column is train"),
+    ],
+)
+def test_refused_in_one_sentence_before_any_work(args, said, place):
+    Path("curves.csv").write_text("a,b\n1,2\n", encoding="utf-8")
+    Path("taken").mkdir()
+    Path("taken/thesis.tex").write_text("years of work", encoding="utf-8")
+    before = sorted(place.rglob("*"))
+    result = call(*args)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert said in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+    assert sorted(place.rglob("*")) == before
+
+
+def test_no_traceback_from_the_real_command():
+    result = spawn("run", "my.toml", "--set", "dynamics.stepz=3")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr == "Error: there is no setting 'dynamics.stepz': did you mean 'dynamics.steps'?\n"
+
+
+def test_completion_of_an_id():
+    words = {"COMP_WORDS": "afterfit show lyu", "COMP_CWORD": "2", "_AFTERFIT_COMPLETE": "complete_bash"}
+    result = spawn(before="import sys; sys.argv[0] = 'afterfit'", **words)
+    assert "lyu2023/fig3" in result.stdout.split()
+    assert [scale for scale, _ in cli._complete_scale("p")] == ["paper"]
+    assert [id for id, _ in cli._complete_job("")] == ["tiny2000/fig1", "my.toml"]
+
+
+# --------------------------------------------------------------------------------------------------------- run
+
+
+def test_run_of_a_file_leaves_verdict_runs_picture_and_report():
+    result = call("run", "my.toml", "--set", "dynamics.steps=500", "--set", "seed=1")
+    assert result.exit_code == 0, result.output
+    out = Path("results/my")
+    run = af.load(out / "runs/my")
+    assert run.spec["dynamics"]["steps"] == 500
+    assert run.spec["seed"] == 1
+    assert run.verdict.describe() in result.stdout
+    assert (out / "figure.png").read_bytes().startswith(b"\x89PNG")
+    assert "afterfit run my.toml --set dynamics.steps=500 --set seed=1" in (out / "report.html").read_text("utf-8")
+    for name in ("runs", "figure.png", "report.html"):
+        assert str(out / name) in result.stdout
+
+
+def test_run_of_an_entry_that_diverges_says_which_knob_to_turn(monkeypatch):
+    def confused(self, runs):
+        raise KeyError("nothing to draw")
+
+    monkeypatch.setattr(Tiny, "picture", confused)
+    result = call("run", "tiny2000/fig1", "--quiet", "--set", "dynamics.lr=1e3", "--out", "deep/er")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.splitlines() == [
+        "weak: Diverged",
+        "strong: Diverged",
+        *(str(Path("deep/er") / name) for name in ("runs", "figure.png", "report.html")),
+    ]
+    assert result.stderr.count("try a smaller step size: dynamics.lr=1e+02") == 2
+    assert "the picture of tiny2000/fig1 cannot be drawn" in result.stderr
+    assert Path("deep/er/figure.png").is_file()
+    assert [af.load(f"deep/er/runs/{name}").status for name in ("weak", "strong")] == ["diverged"] * 2
+
+
+def test_interrupted_run_is_kept_and_replaces_nothing():
+    interrupt = """
+import contextlib, os, signal
+import afterfit.train
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background shell ignores Ctrl-C
+
+@contextlib.contextmanager
+def bar(*_):
+    calls = []
+    def update(share):
+        calls.append(share)
+        if len(calls) == 30:
+            os.kill(os.getpid(), signal.SIGINT)
+    yield update
+
+afterfit.train.progress_bar = bar
+"""
+    for name in ("my", "my-interrupted"):  # the second time there is an earlier run
+        result = spawn("run", "my.toml", "--set", "dynamics.steps=100_000_000", "--out", "here", before=interrupt)
+        assert result.returncode == 130, result.stderr
+        run = af.load(f"here/runs/{name}")
+        assert run.status == "interrupted"
+        assert 20 <= run.curves.sizes["time"] <= 40
+        assert str(run.verdict) in result.stdout
+        assert result.stderr.startswith("interrupted at t=")
+        assert "\x1b" not in result.stdout + result.stderr, "colours are for terminals"
+        assert Path("here/report.html").is_file()
+    assert any(Path("cache/afterfit/jax").iterdir()), "compiled code is kept for the next call"
+
+
+# ------------------------------------------------------------------------------------------------------ verify
+
+
+def test_verify_prints_the_ledger_and_fails_with_a_claim():
+    result = call("verify", "--json", "ledger.json")
+    assert result.exit_code == 1, result.output
+    lines = result.stdout.splitlines()
+    assert lines[0].startswith("holds  tiny2000/fig1: one holds (quick, ")
+    assert lines[1:3] == ["       paper:    1 ≤ 2", "       measured: 1"]
+    assert lines[3].startswith("FAILS  tiny2000/fig1: two does not (quick, ")
+    assert lines[-1] == "1 claims hold, 1 do not"
+    assert "\x1b" not in result.output
+    rows = json.loads(Path("ledger.json").read_text("utf-8"))
+    assert [list(row) for row in rows] == [["id", "claim", "paper_says", "measured", "holds", "scale", "seconds"]] * 2
+    assert [row["holds"] for row in rows] == [True, False]
+
+
+@pytest.mark.usefixtures("bare_runs")
+def test_verify_goes_on_after_an_error_and_keeps_stdout_for_json(monkeypatch):
+    monkeypatch.setattr(papers, "ENTRIES", {Broken.id: Broken(), Tiny.id: Tiny()})
+    result = call("verify", "tiny2000", "--json", "-", "--scale", "paper")
+    assert result.exit_code == 1
+    assert [(row["claim"], row["scale"]) for row in json.loads(result.stdout)] == [
+        ("one holds", "paper"),
+        ("two does not", "paper"),
+    ]
+    assert "error  tiny2000/broken: ZeroDivisionError: by zero" in result.stderr
+    assert "1 claims hold, 1 do not, 1 entries ended in an error" in result.stderr
+
+
+@pytest.mark.usefixtures("bare_runs")
+def test_interrupted_verify_keeps_what_it_has_and_judges_nothing_more(monkeypatch):
+    monkeypatch.setattr(papers, "ENTRIES", {Tiny.id: Tiny(), Interrupted.id: Interrupted(), "x": Tiny()})
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        result = call("verify", "--json", "ledger.json", "--quiet")
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert result.exit_code == 130
+    assert result.stdout.splitlines() == ["holds  tiny2000/fig1: one holds", "FAILS  tiny2000/fig1: two does not"]
+    assert len(json.loads(Path("ledger.json").read_text("utf-8"))) == 2
+
+
+# ---------------------------------------------------------------------------------------------------- diagnose
+
+
+def test_diagnose_curves_from_elsewhere():
+    t = np.logspace(-2, 6, 161)
+    columns = np.stack([t, 1 - np.exp(-t) / 2, 1 - 0.5 / (1 + (t / 1e4) ** 4), 1 / (1 + t)], axis=1)
+    np.savetxt("log.csv", columns, delimiter=";", header="Step;train/acc;val/acc;norm", comments="")
+    result = call("diagnose", "log.csv", "--norm", "norm")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.startswith("Grokking: fitted at t=")
+    assert "'Step' is time, 'train/acc' is train, 'val/acc' is test" in result.stdout
+    assert "train is read as an accuracy, fitted at ≥ 0.99" in result.stdout
+
+    verdict = json.loads(call("diagnose", "log.csv", "--json", "--generalise", "0.9", "--fit", "0.98").stdout)
+    assert verdict["kind"] == "grokking"
+    assert verdict["criteria"]["test"] == {"like": "accuracy", "value": 0.9}
+    quiet = call("diagnose", "log.csv", "-q", "--train", "norm", "--train-like", "error")
+    assert len(quiet.stdout.splitlines()) == 1
+    assert "has no column 'vall'" in call("diagnose", "log.csv", "--test", "vall").stderr

@@ -1,0 +1,116 @@
+"""The report is one valid page that needs nothing else."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from html.parser import HTMLParser
+
+import pytest
+from test_plot import SPEC, make_run
+
+from afterfit.experiment import Experiment
+from afterfit.papers import Claim
+from afterfit.report import to_toml, write_report
+
+_VOID = {"meta", "img"}
+
+
+class _Page(HTMLParser):
+    """Checks that tags are closed in order, and collects the text, the tags and the links."""
+
+    def __init__(self, page: str):
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[str] = []
+        self.sources: list[str] = []
+        self.text = ""
+        self.feed(page)
+        self.close()
+        assert not self.open, f"left open: {self.open}"
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.sources += [value for name, value in attrs if name in ("src", "href", "srcset", "data", "action")]
+        if tag not in _VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] != "style":
+            self.text += data
+
+
+def read(path) -> _Page:
+    page = path.read_text(encoding="utf-8")
+    assert page.startswith("<!DOCTYPE html>")
+    outside = re.sub(r"base64,[A-Za-z0-9+/=]+", "", page)
+    assert not re.search(r"https?://|//[a-z]|@import|url\(", outside), "the page must not reach out"
+    return _Page(page)
+
+
+def test_one_page_holds_everything(tmp_path, monkeypatch):
+    monkeypatch.setattr("afterfit.report._DRAWN", 2)
+    names = ["λ=1e-3 <b>&", "l2", "diverging", "late"]
+    kinds = ["grokking", "accuracy", "diverged", "with the fit"]
+    runs = {name: make_run(kind) for name, kind in zip(names, kinds, strict=True)}
+    runs["l2"] = make_run("accuracy", spec=SPEC | {"seed": 77}, status="interrupted", message="cut at t<9")
+    claims = [
+        Claim("p/f", "a < b", "“always”", "1 & 2", True, "quick", 1.25),
+        Claim("p/f", "never <script>", "no", "yes", False, "quick", 0.5),
+    ]
+    write_report(
+        tmp_path / "r.html",
+        title="A <title> & more",
+        runs=runs,
+        figure=make_run().plot(),
+        claims=claims,
+        about="First.\n\nSecond with <tag>.",
+        command="afterfit run x --set 'a=\"<b>\"'",
+    )
+    page = read(tmp_path / "r.html")
+    for run in runs.values():
+        assert str(run.verdict) in page.text
+        for sentence in run.verdict.evidence:
+            assert sentence in page.text
+    for words in (
+        *names,
+        "A <title> & more",
+        "Second with <tag>.",
+        "never <script>",
+        "does not hold",
+        "“always”",
+        "interrupted: cut at t<9",
+        "--set 'a=\"<b>\"'",
+        "steps 1,000,000",
+        "1.5 s",
+        "penalty.strength",
+        "77",
+        "jaxlib",
+    ):
+        assert words in page.text, words
+    assert "script" not in page.tags
+    assert page.tags.count("img") == 3  # the picture, and the first two runs
+    assert all(source.startswith("data:image/png;base64,") for source in page.sources)
+    assert [path.name for path in tmp_path.iterdir()] == ["r.html"]
+
+
+def test_one_run_needs_no_more_than_itself(tmp_path):
+    page = read(write_report(tmp_path / "r.html", "One", {"run": make_run()}))
+    assert page.tags.count("img") == 1
+    assert "Claims" not in page.text
+
+
+@pytest.mark.parametrize("penalty", [{"kind": "L1", "strength": 1e-5}, {"kind": "NoPenalty"}])
+def test_specification_survives_toml(penalty):
+    spec = Experiment.from_dict(SPEC | {"penalty": penalty}).to_dict()
+    assert Experiment.from_dict(tomllib.loads(to_toml(spec))).to_dict() == spec
+
+
+def test_toml_of_nested_nouns_and_strange_numbers():
+    penalties = [{"kind": "L1", "strength": 1e-5}, {"kind": "L2", "strength": float("inf")}]
+    spec = {"penalty": {"kind": "Sum", "penalties": penalties, "of": 'a"b\\', "none": None, "flag": True}}
+    read_back = tomllib.loads(to_toml(spec))["penalty"]
+    assert read_back == {"kind": "Sum", "penalties": penalties, "of": 'a"b\\', "flag": True}
