@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
+from test_plot import make_run
 from typer.testing import CliRunner
 
 import afterfit as af
@@ -212,8 +213,8 @@ def test_run_of_an_entry_that_diverges_says_which_knob_to_turn(monkeypatch):
 
 def test_interrupted_run_is_kept_and_replaces_nothing():
     interrupt = """
-import contextlib, os, signal
-import afterfit.train
+import contextlib, os, signal, sys
+import afterfit
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a background shell ignores Ctrl-C
 
 @contextlib.contextmanager
@@ -225,18 +226,19 @@ def bar(*_):
             os.kill(os.getpid(), signal.SIGINT)
     yield update
 
-afterfit.train.progress_bar = bar
+sys.modules["afterfit.train"].progress_bar = bar  # afterfit.train itself is the function
 """
-    for name in ("my", "my-interrupted"):  # the second time there is an earlier run
-        result = spawn("run", "my.toml", "--set", "dynamics.steps=100_000_000", "--out", "here", before=interrupt)
-        assert result.returncode == 130, result.stderr
-        run = af.load(f"here/runs/{name}")
-        assert run.status == "interrupted"
-        assert 20 <= run.curves.sizes["time"] <= 40
-        assert str(run.verdict) in result.stdout
-        assert result.stderr.startswith("interrupted at t=")
-        assert "\x1b" not in result.stdout + result.stderr, "colours are for terminals"
-        assert Path("here/report.html").is_file()
+    make_run().save("here/runs/my")
+    result = spawn("run", "my.toml", "--set", "dynamics.steps=100_000_000", "--out", "here", before=interrupt)
+    assert result.returncode == 130, result.stderr
+    run = af.load("here/runs/my-interrupted")
+    assert run.status == "interrupted"
+    assert 20 <= run.curves.sizes["time"] <= 40
+    assert str(run.verdict) in result.stdout
+    assert result.stderr.startswith("interrupted at t=")
+    assert "\x1b" not in result.stdout + result.stderr, "colours are for terminals"
+    assert Path("here/report.html").is_file()
+    assert af.load("here/runs/my").status == "finished", "the earlier run is as it was"
     assert any(Path("cache/afterfit/jax").iterdir()), "compiled code is kept for the next call"
 
 

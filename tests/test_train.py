@@ -376,6 +376,7 @@ TREES = {
     "nested": {"plus": {"U": np.ones((2, 2))}, "minus": {"U": np.zeros((2, 2))}},
     "named params": {"params": np.ones(3)},
     "named params inside": {"encoder": {"params": np.ones(3)}, "head": np.ones(2)},
+    "named like an argument of np.savez": {"file": np.ones(3)},
     "names with slashes": {"a/b": np.ones(2), "a": {"c": np.zeros(1)}},
 }
 

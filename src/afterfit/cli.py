@@ -44,6 +44,24 @@ class _Stopped(BaseException):
     """Ctrl-C where a run cut short is of no use: training keeps what it has on KeyboardInterrupt only."""
 
 
+def _stop(*_: object) -> None:
+    raise _Stopped
+
+
+@contextlib.contextmanager
+def _on_interrupt(handler: Any) -> Iterator[None]:
+    """Handle Ctrl-C in another way for a while, unless it is ignored, as in a background job."""
+    before = signal.getsignal(signal.SIGINT)
+    if before is not signal.default_int_handler:
+        yield
+        return
+    signal.signal(signal.SIGINT, handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 class _Commands(TyperGroup):
     """The one place where what went wrong becomes a sentence on stderr and an exit code."""
 
@@ -62,7 +80,7 @@ class _Commands(TyperGroup):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(_UNREAD) from None
         except OSError as error:
-            _complain(f"Error: cannot use {error.filename}: {error.strerror}.")
+            _complain(f"Error: cannot use {error.filename or 'the output'}: {error.strerror or error}.")
             raise typer.Exit(_REFUSED) from None
 
 
@@ -100,7 +118,8 @@ def main() -> None:
 
 def _say(text: str = "", *, style: str | None = None, bold: bool = False, file: TextIO | None = None) -> None:
     """Print a line, coloured on a terminal only and never against NO_COLOR."""
-    typer.secho(text, fg=style, bold=bold, file=file, color=False if os.environ.get("NO_COLOR") else None)
+    plain = bool(os.environ.get("NO_COLOR"))
+    typer.secho(text, fg=style, bold=bold or None, file=file, color=False if plain else None)
 
 
 def _complain(text: str) -> None:
@@ -363,7 +382,7 @@ def verify(
     _cache_compilations()
     errors = 0
     try:
-        with _interrupts_stop():
+        with _on_interrupt(_stop):  # a claim must not be judged by a run that was cut short
             for entry in entries:
                 try:
                     for claim in entry.verify(scale, progress=False if quiet else None):
@@ -524,7 +543,8 @@ def _keep(run: Run, directory: Path) -> None:
     """Save a run; one that was interrupted does not replace an earlier one."""
     if run.status == "interrupted" and directory.exists():
         directory = directory.with_name(f"{directory.name}-interrupted")
-    run.save(directory)
+    with _on_interrupt(signal.SIG_IGN):  # an impatient second Ctrl-C must not lose what the first one kept
+        run.save(directory)
 
 
 def _tell(name: str, run: Run, quiet: bool) -> None:
@@ -599,24 +619,6 @@ def _choose_entries(ids: Sequence[str]) -> list[Entry]:
         if id not in ENTRIES and id not in papers:
             raise SpecError(f"there is no gallery entry or paper {id!r}: {nearest(id, [*ENTRIES, *papers])}")
     return [entry for entry in ENTRIES.values() if not ids or entry.id in ids or entry.paper in ids]
-
-
-@contextlib.contextmanager
-def _interrupts_stop() -> Iterator[None]:
-    """Let Ctrl-C end everything: a claim must not be judged by a run that was cut short."""
-
-    def stop(*_: object) -> None:
-        raise _Stopped
-
-    before = signal.getsignal(signal.SIGINT)
-    if before is not signal.default_int_handler:  # a background job ignores Ctrl-C: leave it so
-        yield
-        return
-    signal.signal(signal.SIGINT, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 @dataclasses.dataclass

@@ -1,0 +1,13 @@
+"""What a pair of training curves shows: when it fitted, when it generalised, and one verdict in words.
+
+Only the curves are used, so a run of `afterfit` and a CSV file from elsewhere are diagnosed alike.
+
+Everything is done on errors over log time. An accuracy a is read as the error 1 − a (100 − a in percent), and
+time as τ = log₁₀ t: grokking lives on a log axis, and a verdict must not depend on the unit of time.
+"""
+
+from afterfit.diagnose.elsewhere import explain_criteria, guess_criteria, read_csv
+from afterfit.diagnose.judge import diagnose
+from afterfit.diagnose.verdict import VERDICTS, Settings, Verdict
+
+__all__ = ["VERDICTS", "Settings", "Verdict", "diagnose", "explain_criteria", "guess_criteria", "read_csv"]

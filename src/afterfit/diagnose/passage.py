@@ -1,0 +1,127 @@
+"""The way of a curve from one level to another: when, how sharply, and with which norm."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from afterfit.diagnose.curve import Errors, crossing, stays_from
+from afterfit.diagnose.words import at, difference, number, times
+
+_TRANSITION = (0.1, 0.9)  # the shares of a passage between which its width is measured
+
+
+@dataclasses.dataclass(frozen=True)
+class Passage:
+    """The way of a curve from the level `before` to `after`: log times of 10 %, 50 % and 90 % of it."""
+
+    before: float
+    after: float
+    begins: float
+    middle: float
+    ends: float
+    spacing: float  # of the observations around the middle, in decades
+
+    @property
+    def width(self) -> float:
+        return self.ends - self.begins
+
+    def relative_to(self, tau: float) -> float:
+        """The time from 10 % to 90 %, divided by the time 10^τ."""
+        return difference(self.ends - tau, self.begins - tau)
+
+
+def passage_between(curve: Errors, before: float, after: float) -> Passage | None:
+    """The passage between two levels, either way, measured in the curve's own (linear) units."""
+    if before == after:
+        return None
+    done = (curve.error - before) / (after - before)
+    low, high = _TRANSITION
+    half = stays_from(curve.tau, -done, -0.5, curve.tail, curve.settings.patience)
+    if half is None or not np.any(done[:half] < low):
+        return None
+    first = int(np.flatnonzero(done[:half] < low)[-1]) + 1
+    reached = np.flatnonzero(done[half:] >= high)
+    last = half + int(reached[0]) if reached.size else done.size
+    crossings = ((first, low), (half, 0.5), (last, high))
+    begins, middle, ends = (crossing(curve.tau, done, i, share, logs=False) for i, share in crossings)
+    return Passage(before, after, begins, middle, ends, float(curve.tau[half] - curve.tau[half - 1]))
+
+
+def fall_of(curve: Errors, start: float, stop: float) -> Passage | None:
+    """The fall of `curve` from its level after `start` to its end level, begun before `stop`.
+
+    The level before is the median, in log time, from `start` to the fall. Where that is, is first told from
+    the height that the curve exceeds for a tenth of the time: a maximum that no spike decides.
+    """
+    after = curve.end
+    if stop <= start:
+        return None
+    top = float(np.quantile(curve.between(start, stop), 0.9))
+    if top <= after:
+        return None
+    half = (top + after) / 2
+    i = stays_from(curve.tau, curve.error, half, curve.tail, curve.settings.patience)
+    fallen = stop if i is None else min(crossing(curve.tau, curve.error, i, half, logs=False), stop)
+    if fallen <= start:
+        return None
+    return passage_between(curve, float(np.median(curve.between(start, fallen))), after)
+
+
+def settled(curve: Errors, fall: Passage) -> bool:
+    """Whether nine tenths of the fall (in log error) were over before the last `lasting` decades."""
+    earlier = float(np.interp(curve.tau[-1] - curve.settings.lasting, curve.tau, curve.error))
+    return earlier <= fall.after * (fall.before / fall.after) ** (1 - _TRANSITION[1])
+
+
+@dataclasses.dataclass(frozen=True)
+class Companion:
+    """A norm that the test error moves with during its fall; `explains` if it falls by a like factor."""
+
+    explains: bool
+    sentence: str
+
+
+def companions_of(curve: Errors, fall: Passage, norms: Mapping[str, NDArray]) -> list[Companion]:
+    """The norms whose ranks go with those of the error between 10 % and 90 % of its fall.
+
+    Ranks alone cannot tell cause from company, since a fall and a decaying norm are both monotone. A norm
+    explains the fall when it falls with it by a like factor: by at least the square root of the error's.
+    """
+    found = []
+    during = (curve.tau >= fall.begins) & (curve.tau <= fall.ends)
+    for name, norm in norms.items():
+        seen = during & np.isfinite(norm)
+        x, y = norm[seen], curve.error[seen]
+        if x.size < 5 or np.ptp(x) == 0 or np.ptp(y) == 0:
+            continue  # too few observations, or a constant, have no ranks
+        from scipy.stats import spearmanr  # on first use: it takes a second to import
+
+        rank = float(spearmanr(x, y).statistic)  # pyright: ignore[reportAttributeAccessIssue]
+        if abs(rank) < curve.settings.rank:
+            continue
+        explains, factors = False, ""
+        if min(x[0], x[-1], y[0], y[-1]) > 0:
+            norm_rise, error_rise = (float(np.log10(z[-1]) - np.log10(z[0])) for z in (x, y))
+            explains = rank > 0 and norm_rise <= error_rise / 2
+            factors = f", {times(norm_rise)} for the error's {times(error_rise)}"
+        moves = f"over that passage the test error moves with the norm {name}"
+        found.append(Companion(explains, f"{moves} (rank correlation {rank:+.2f}{factors})."))
+    return found
+
+
+def say_passage(curve: Errors, passage: Passage) -> str:
+    better = passage.after < passage.before
+    goes = curve.improves if better else {"falls": "rises", "rises": "falls"}[curve.improves]
+    coarse = (
+        f", no sharper than the observations can tell, {number(passage.spacing)} decades apart"
+        if passage.width < 2 * passage.spacing
+        else ""
+    )
+    return (
+        f"{curve.what} {goes} from {curve.say(passage.before)} to {curve.say(passage.after)}, half-way at "
+        f"{at(passage.middle)}, from 10 % to 90 % within {number(passage.width)} decades{coarse}."
+    )
