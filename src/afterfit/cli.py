@@ -318,7 +318,7 @@ def run(
     write_atomically(out / "figure.png", picture)
     write_report(
         out / "report.html",
-        title=f"{label}: {entry.title}" if entry else label,
+        title=f"{entry.title} ({label} scale)" if entry else label,
         runs=runs,
         figure=picture if entry and complete else None,  # else it is the headline's curves, shown anyway
         about=_introduce(entry) if entry else "",
