@@ -51,7 +51,7 @@ class Experiment:
                 f"{name} must be one of afterfit.{_PLACES[name]}, got {value!r}.",
             )
         require(
-            isinstance(self.seed, int) and self.seed >= 0,
+            type(self.seed) is int and 0 <= self.seed < 2**63,
             f"seed must be a whole number, 0 or more, got {self.seed!r}.",
         )
         require(

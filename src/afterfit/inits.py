@@ -34,6 +34,11 @@ class Init(Spec):
 
     seed: int | None = eqx.field(default=None, kw_only=True)
 
+    def __check_init__(self):
+        for name in ("scale", "norm", "perturbation"):
+            value = getattr(self, name, None)
+            require(value is None or np.isfinite(value), f"init.{name} must be a finite number, got {value}.")
+
     @abc.abstractmethod
     def draw(self, parameter: Parameter, rng: np.random.Generator) -> np.ndarray:
         """Values of one array of parameters."""

@@ -35,8 +35,8 @@ class Penalty(Spec):
         strength = self.strength
         if isinstance(strength, int | float):  # not while JAX traces it
             require(
-                strength >= 0,
-                f"a penalty's strength must be 0 or more, got {strength}: a negative one has no minimum.",
+                0 <= strength < float("inf"),
+                f"a penalty's strength must be a finite number, 0 or more, got {strength}.",
             )
 
     @abc.abstractmethod

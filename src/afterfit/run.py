@@ -118,15 +118,22 @@ class Run:
             "message": self.message,
             "work": self.work,
             "seconds": self.seconds,
-            "verdict": self.verdict.to_dict(),
+            "verdict": self._verdict_if_any(),
             "versions": {
                 "python": platform.python_version(),
                 **{name: importlib.metadata.version(name) for name in _VERSIONED},
             },
         }
 
+    def _verdict_if_any(self) -> dict[str, Any] | None:
+        """A run cut short at once has too few observations for a verdict, and is worth keeping all the same."""
+        try:
+            return self.verdict.to_dict()
+        except SpecError:
+            return None
+
     def __repr__(self) -> str:
-        return f"<Run {self.spec['task']['kind']} · {self.spec['model']['kind']} · {self.status}: {self.verdict}>"
+        return f"<Run {self.spec['task']['kind']} · {self.spec['model']['kind']} · {self.status}>"
 
 
 def load(directory: str | Path) -> Run:

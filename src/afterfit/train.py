@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -12,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int, PyTree
 
+from afterfit.curves import dataset
 from afterfit.dynamics import Dynamics, State
 from afterfit.experiment import Experiment
 from afterfit.inits import Init, Own
@@ -69,8 +72,8 @@ def train(
     return run_experiment(experiment, progress=progress)
 
 
-def run_experiment(experiment: Experiment, *, progress: bool | None = None) -> Run:
-    """Carry out an experiment."""
+def run_experiment(experiment: Experiment, *, progress: bool | None | Callable[[float], None] = None) -> Run:
+    """Carry out an experiment. `progress` is as for `train`, or a function to call with the share of work done."""
     started = time.monotonic()
     with jax.enable_x64(True):
         problem, params = prepare(experiment)
@@ -80,7 +83,8 @@ def run_experiment(experiment: Experiment, *, progress: bool | None = None) -> R
         traced = _numbers_as_arrays(dynamics, params)
         key = jax.random.key(experiment.seed)
         initial = state = _start(traced, problem, params, key)
-        with progress_bar("training", progress) as show:
+        bar = contextlib.nullcontext(progress) if callable(progress) else progress_bar("training", progress)
+        with bar as show:
             try:
                 record.add(dynamics, problem, state)
                 for state in _observed_states(experiment, problem, traced, initial, show):
@@ -88,20 +92,22 @@ def run_experiment(experiment: Experiment, *, progress: bool | None = None) -> R
                     if not record.finite:
                         status = "diverged"
                         message = (
-                            f"the loss is no longer a finite number at t={record.time[-1]:.3g} "
-                            f"(step {record.step[-1]}): try {dynamics.knob}."
+                            f"the loss is no longer a finite number at t={record.time:.3g} "
+                            f"(step {int(state.step)}): try {dynamics.knob}."
                         )
                         break
                     if bool(dynamics.trouble(state)):
                         status = "step limit"
                         message = (
-                            f"the integrator stopped at t={record.time[-1]:.3g} of {dynamics.end:.3g} "
+                            f"the integrator stopped at t={record.time:.3g} of {dynamics.end:.3g} "
                             f"after {int(state.step)} steps: try {dynamics.knob}."
                         )
                         break
             except KeyboardInterrupt:
+                if not record.observations:  # nothing was observed yet, so there is nothing to keep
+                    raise
                 status = "interrupted"
-                message = f"interrupted at t={record.time[-1]:.3g}; what was observed until then is kept."
+                message = f"interrupted at t={record.time:.3g}; what was observed until then is kept."
         work = {name: int(value) for name, value in dynamics.work(state).items()}
         final = jax.tree.map(np.asarray, state.params)
     return Run(
@@ -187,26 +193,31 @@ class _Record:
     """What has been observed so far."""
 
     def __init__(self):
-        self.rows: list[dict[str, np.ndarray]] = []
-        self.time: list[float] = []
-        self.log10_time: list[float] = []
-        self.step: list[int] = []
+        self.observations: list[tuple[float, int, dict[str, np.ndarray]]] = []  # log₁₀ time, step, quantities
 
     def add(self, dynamics: Dynamics, problem: Problem, state: State) -> None:
-        self.rows.append({name: np.asarray(value) for name, value in _observe(problem, state.params).items()})
-        with np.errstate(divide="ignore", over="ignore"):
-            log10_time = float(dynamics.log10_time(state))
-        self.log10_time.append(log10_time)
-        self.time.append(float(10**log10_time) if log10_time < 308 else math.inf)
-        self.step.append(int(state.step))
+        quantities = {name: np.asarray(value) for name, value in _observe(problem, state.params).items()}
+        log10_time = float(dynamics.log10_time(state))
+        if self.observations and not math.isfinite(log10_time):
+            # The clock of a diverged run may be lost with it: it is just later than the last one.
+            log10_time = math.nextafter(self.observations[-1][0], math.inf)
+        self.observations.append((log10_time, int(state.step), quantities))
+
+    @property
+    def time(self) -> float:
+        """The training time of the last observation."""
+        return _power_of_ten(self.observations[-1][0])
 
     @property
     def finite(self) -> bool:
-        return bool(np.isfinite(self.rows[-1]["train_loss"]))
+        return bool(np.isfinite(self.observations[-1][2]["train_loss"]))
 
     def dataset(self) -> Any:
         """All of it as an xarray.Dataset over time."""
-        from afterfit.curves import dataset
+        log10_time, step, quantities = zip(*self.observations, strict=True)
+        columns = {name: np.stack([row[name] for row in quantities]) for name in quantities[0]}
+        return dataset(columns, [_power_of_ten(t) for t in log10_time], log10_time, step)
 
-        columns = {name: np.stack([row[name] for row in self.rows]) for name in self.rows[0]}
-        return dataset(columns, self.time, self.log10_time, self.step)
+
+def _power_of_ten(exponent: float) -> float:
+    return 10.0**exponent if exponent < 308 else math.inf

@@ -19,7 +19,7 @@ __all__ = ["explain_criteria", "guess_criteria", "read_csv"]
 def guess_criteria(
     train: ArrayLike,
     test: ArrayLike,
-    like: str | tuple[str, str] | None = None,
+    like: str | tuple[str | None, str | None] | None = None,
     fit: float | None = None,
     generalise: float | None = None,
 ) -> Criteria:

@@ -48,7 +48,8 @@ def diagnose(
     # t = 0 (log -inf) is the initialisation: it says nothing about times that the next observation does not.
     later = tau > -np.inf
     count = int(np.sum(later))
-    require(count >= FEWEST, f"diagnosis needs at least {FEWEST} observations at positive times, got {count}.")
+    few = f"diagnosis needs at least {FEWEST} observations at positive times, got {count}."
+    require(count > 0, few)
 
     def column(name: str, values: ArrayLike) -> NDArray:
         array = np.asarray(values, dtype=float)
@@ -64,6 +65,7 @@ def diagnose(
     good = _until_divergence(train_errors, test_errors)
     if diverged or good < train_errors.tau.size:
         return _judge_divergence(train_errors, test_errors, others, good)
+    require(count >= FEWEST, few)
     return _judge(train_errors, test_errors, others)
 
 

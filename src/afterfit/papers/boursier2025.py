@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 from matplotlib.figure import Figure
-from scipy import stats
 
 from afterfit import dynamics, inits, models, penalties, tasks, theory
 from afterfit.experiment import Experiment
@@ -98,6 +97,8 @@ class Fig2(Entry):
             verdict.kind == "grokking" and 0.1 * slow <= (verdict.t_gen or 0) <= 10 * slow,
         )
         late = curves.sel(time=slice(0.01 * slow, None))
+        from scipy import stats  # on first use: it takes a second to import
+
         correlation = float(stats.spearmanr(late["test_error"], late["norm_l2"])[0])  # pyright: ignore[reportArgumentType]
         yield Finding(
             self.claims[2],

@@ -102,7 +102,11 @@ def run_all(experiments: Mapping[str, Experiment], label: str, progress: bool | 
         return {name: run_experiment(experiment, progress=progress) for name, experiment in experiments.items()}
     runs = {}
     with progress_bar(label, progress) as show:
-        for done, (name, experiment) in enumerate(experiments.items()):
-            runs[name] = run_experiment(experiment, progress=False)
-            show((done + 1) / len(experiments))
+
+        def carry_out(experiment: Experiment) -> Run:
+            done, total = len(runs), len(experiments)
+            return run_experiment(experiment, progress=lambda share: show((done + share) / total))
+
+        for name, experiment in experiments.items():
+            runs[name] = carry_out(experiment)
     return runs
