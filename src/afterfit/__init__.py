@@ -4,13 +4,19 @@ A **task** observed through data is fitted by a **model**, pulled by a **penalty
 **run** it leaves behind is **diagnosed**.
 """
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from afterfit import dynamics, inits, models, penalties, tasks
 from afterfit.criteria import Criteria, Threshold
 from afterfit.diagnose import Settings, Verdict, diagnose
 from afterfit.experiment import Experiment
 from afterfit.run import Run, load
 from afterfit.spec import SpecError
-from afterfit.train import train
+from afterfit.train import run_experiment, train
+
+if TYPE_CHECKING:
+    from afterfit import papers, theory
 
 __version__ = "0.1.0"
 
@@ -27,7 +33,17 @@ __all__ = [
     "inits",
     "load",
     "models",
+    "papers",
     "penalties",
+    "run_experiment",
     "tasks",
+    "theory",
     "train",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # On first use: the gallery needs matplotlib and theory convex solvers, which training does not.
+    if name in ("papers", "theory"):
+        return importlib.import_module(f"afterfit.{name}")
+    raise AttributeError(f"module 'afterfit' has no attribute {name!r}")

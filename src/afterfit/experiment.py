@@ -90,25 +90,42 @@ class Experiment:
     def set(self, changes: Mapping[str, Any]) -> Experiment:
         """A copy with some settings changed, by their dotted names: `{"penalty.strength": 1e-4}`.
 
-        Setting a `kind` leaves out all settings of the old one; name those of the new one after it.
+        Setting a `kind` leaves out all settings of the old one: give those that the new one needs as well.
         """
-        data = self.to_dict()
-        replaced = []  # tables whose kind was changed: another kind has other settings
+        by_noun: dict[str, dict[str, Any]] = {}
         for path, value in changes.items():
-            *parents, last = path.split(".")
+            head, _, rest = path.partition(".")
+            require(bool(rest) or head in _NUMBERS, f"there is no setting {path!r}: {nearest(path, self._names())}")
+            require(head in _NOUNS or not rest, f"there is no {head!r} to set: {nearest(head, _NOUNS)}")
+            by_noun.setdefault(head, {})[rest] = value
+        parts = {
+            head: changed[""] if head in _NUMBERS else self._set_noun(head, changed)
+            for head, changed in by_noun.items()
+        }
+        return dataclasses.replace(self, **parts)
+
+    def _set_noun(self, head: str, changes: Mapping[str, Any]) -> Any:
+        """One noun with all its changes made together: they may only be possible together."""
+        noun, family = getattr(self, head), _NOUNS[head]
+        if changes.get("kind", type(noun).__name__) != type(noun).__name__:
+            return family.from_dict(changes, head)
+        for name in changes:
+            path = f"{head}.{name}"
+            require(path in self._names(), f"there is no setting {path!r}: {nearest(path, self._names())}")
+        if noun.in_python_only:  # it cannot be written down and read back
+            return noun.replace(**changes)
+        data = noun.to_dict()
+        for name, value in changes.items():
+            *parents, last = name.split(".")
             table = data
-            for depth, part in enumerate(parents):
-                where = ".".join(parents[: depth + 1])
-                tables = [key for key, inner in table.items() if isinstance(inner, dict)]
-                require(part in tables, f"there is no {where!r} to set: {nearest(part, tables)}")
+            for part in parents:
                 table = table[part]
-            new = any(table is other for other in replaced)
-            require(last in table or new, f"there is no setting {path!r}: {nearest(path, _paths(data))}")
-            if last == "kind" and value != table[last]:
-                table.clear()
-                replaced.append(table)
             table[last] = value
-        return Experiment.from_dict(data)
+        return family.from_dict(data, head)
+
+    def _names(self) -> list[str]:
+        """The dotted names of all settings."""
+        return _paths(self.to_dict())
 
     def draw(self) -> Data:
         """The data of this experiment, as NumPy arrays: the same that its run sees."""
@@ -128,7 +145,6 @@ _PLACES = {
 
 
 def _paths(data: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """The dotted names of all settings."""
     found = []
     for key, value in data.items():
         found += _paths(value, f"{prefix}{key}.") if isinstance(value, dict) else [f"{prefix}{key}"]

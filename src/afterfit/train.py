@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Array, Int, PyTree
 
 from afterfit.curves import dataset
-from afterfit.dynamics import Dynamics, State
+from afterfit.dynamics import Discrete, Dynamics, State
 from afterfit.experiment import Experiment
 from afterfit.inits import Init, Own
 from afterfit.models import Model
@@ -72,7 +72,7 @@ def train(
     return run_experiment(experiment, progress=progress)
 
 
-def run_experiment(experiment: Experiment, *, progress: bool | None | Callable[[float], None] = None) -> Run:
+def run_experiment(experiment: Experiment, *, progress: bool | Callable[[float], None] | None = None) -> Run:
     """Carry out an experiment. `progress` is as for `train`, or a function to call with the share of work done."""
     started = time.monotonic()
     with jax.enable_x64(True):
@@ -81,6 +81,8 @@ def run_experiment(experiment: Experiment, *, progress: bool | None | Callable[[
         status, message = "finished", ""
         dynamics = experiment.dynamics
         traced = _numbers_as_arrays(dynamics, params)
+        if isinstance(traced, Discrete):  # how many steps are made does not change what a step is
+            traced = eqx.tree_at(lambda d: d.steps, traced, jnp.asarray(traced.steps))
         key = jax.random.key(experiment.seed)
         initial = state = _start(traced, problem, params, key)
         bar = contextlib.nullcontext(progress) if callable(progress) else progress_bar("training", progress)
@@ -198,8 +200,8 @@ class _Record:
     def add(self, dynamics: Dynamics, problem: Problem, state: State) -> None:
         quantities = {name: np.asarray(value) for name, value in _observe(problem, state.params).items()}
         log10_time = float(dynamics.log10_time(state))
-        if self.observations and not math.isfinite(log10_time):
-            # The clock of a diverged run may be lost with it: it is just later than the last one.
+        if self.observations and not self.observations[-1][0] < log10_time < math.inf:
+            # The clock of a run that diverges may stand still or be lost with it: this is just later than before.
             log10_time = math.nextafter(self.observations[-1][0], math.inf)
         self.observations.append((log10_time, int(state.step), quantities))
 

@@ -234,4 +234,5 @@ def _verdict(
         plateaus=plateaus,
         evidence=tuple(evidence),
         criteria=Criteria(train.threshold, test.threshold),
+        fitted_at_first_sight=fit is not None and bool(fit.start == train.tau[0]),
     )

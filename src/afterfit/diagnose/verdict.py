@@ -77,7 +77,8 @@ class Verdict:
     and after the transition, in log₁₀ time; `width_relative` is that stretch of time divided by t_gen, or by
     the time of half-way where the transition does not lead to generalisation. `plateaus` holds the levels
     `train_end`, `test_after` (both at the end) and, where there is a transition, `test_before`, in the units
-    of the curves.
+    of the curves. `fitted_at_first_sight` says that the first observation was fitted already, so that t_fit is
+    an upper bound and the delay a lower one.
     """
 
     kind: str
@@ -90,6 +91,7 @@ class Verdict:
     plateaus: dict[str, float]
     evidence: tuple[str, ...]
     criteria: Criteria
+    fitted_at_first_sight: bool = False
 
     def __post_init__(self):
         require(self.kind in VERDICTS, f"unknown verdict {self.kind!r}: {nearest(str(self.kind), VERDICTS)}")
@@ -101,7 +103,7 @@ class Verdict:
         if self.t_gen is not None:
             facts.append(f"generalised at t={number(self.t_gen)}")
         if self.kind == "grokking" and self.delay_ratio is not None:
-            facts.append(f"delay x{number(self.delay_ratio)}")
+            facts.append(f"delay {'at least ' if self.fitted_at_first_sight else ''}x{number(self.delay_ratio)}")
         if self.kind in ("never fitted", "training collapsed"):
             facts.append(f"train {self.criteria.train.like} {number(self.plateaus['train_end'])} at the end")
         if self.kind in ("misgrokking", "never generalised", "grokking without understanding"):

@@ -48,7 +48,12 @@ class DiagonalNet(LinearModel):
         return {"plus": Parameter(signature.inputs), "minus": Parameter(signature.inputs)}
 
     def weights(self, params: dict[str, Float[Array, " d"]]) -> Float[Array, " d"]:
-        return params["plus"] ** self.depth - params["minus"] ** self.depth
+        # p^D − m^D = (p − m)(p^{D−1} + p^{D−2}m + … + m^{D−1}): exactly 0 where p = m, and no cancellation near it.
+        p, m, D = params["plus"], params["minus"], self.depth
+        total = p ** (D - 1)
+        for k in range(1, D):
+            total = total + p ** (D - 1 - k) * m**k
+        return (p - m) * total
 
     @property
     def degree(self) -> int:

@@ -98,6 +98,9 @@ class Task(Spec):
             f"train_{self.metric}": self.score(outputs, data.targets),
             **self.test_metrics(model, params, data),
         }
+        if self.metric == "accuracy":  # such a loss can fall below the smallest float and still matter
+            log_loss = self.loss.log_value(outputs, data.targets, data.n)
+            curves["log10_train_loss"] = log_loss / jnp.log(10.0)
         if isinstance(model, LinearModel):
             risk = self.population_risk(model.weights(params), data)
             if risk is not None:

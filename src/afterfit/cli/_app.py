@@ -1,0 +1,225 @@
+"""The Typer app, how it ends and what it prints: shared by the commands."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import sys
+import textwrap
+from collections.abc import Iterator
+from io import TextIOWrapper
+from pathlib import Path
+from typing import Annotated, Any, TextIO
+
+import typer
+from typer.core import TyperGroup
+
+from afterfit.spec import SpecError
+
+__all__ = [
+    "INTERRUPTED",
+    "Quiet",
+    "app",
+    "cache_compilations",
+    "complain",
+    "complete_entry",
+    "complete_group",
+    "complete_job",
+    "complete_scale",
+    "main",
+    "on_interrupt",
+    "paper_titles",
+    "print_verdict",
+    "say",
+    "stop",
+    "wrap",
+]
+
+_REFUSED, _BUG, INTERRUPTED, _UNREAD = 2, 70, 130, 141  # exit codes; 1 is a claim that does not hold
+
+
+class _Stopped(BaseException):
+    """Ctrl-C where a run cut short is of no use: training keeps what it has on KeyboardInterrupt only."""
+
+
+def stop(*_: object) -> None:
+    raise _Stopped
+
+
+@contextlib.contextmanager
+def on_interrupt(handler: Any) -> Iterator[None]:
+    """Handle Ctrl-C in another way for a while, unless it is ignored, as in a background job."""
+    before = signal.getsignal(signal.SIGINT)
+    if before is not signal.default_int_handler:
+        yield
+        return
+    signal.signal(signal.SIGINT, handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+class _Commands(TyperGroup):
+    """The one place where what went wrong becomes a sentence on stderr and an exit code."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()  # here, where a reader that went away can still be dealt with
+            return result
+        except SpecError as error:
+            complain(f"Error: {error}")
+            raise typer.Exit(_REFUSED) from None
+        except (KeyboardInterrupt, _Stopped):
+            complain("Interrupted.")
+            raise typer.Exit(INTERRUPTED) from None
+        except BrokenPipeError:  # `afterfit list | head`: nobody reads on, which is no news to anybody
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(_UNREAD) from None
+        except OSError as error:
+            complain(f"Error: cannot use {error.filename or 'the output'}: {error.strerror or error}.")
+            raise typer.Exit(_REFUSED) from None
+
+
+app = typer.Typer(
+    name="afterfit",
+    cls=_Commands,
+    no_args_is_help=True,
+    # Plain help and errors: boxes drawn around them break sentences, and look broken in a pipe.
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def main() -> None:
+    """Entry point of the `afterfit` command."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")  # an old terminal without ≤ or λ still gets its answer
+    try:
+        app()
+    except Exception as error:
+        if os.environ.get("AFTERFIT_TRACEBACK"):
+            raise
+        first = (str(error).strip().splitlines() or [""])[0]
+        complain(
+            f"Error: {type(error).__name__}: {first}. This is a bug in afterfit: please report it with "
+            "what AFTERFIT_TRACEBACK=1 in the environment shows."
+        )
+        sys.exit(_BUG)
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        say(f"afterfit {version('afterfit')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _about(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    """What training does after the training loss has reached zero.
+
+    The gallery holds figures and theorems of papers on grokking as experiments that check themselves. Run
+    one, change a setting, run your own from a TOML file, or diagnose curves that you already have.
+
+    \b
+      afterfit list                                        what there is
+      afterfit show boursier2025/fig2                      what it is, its setting, its claims
+      afterfit run boursier2025/fig2 --scale quick         run it: verdict, picture, report
+      afterfit run boursier2025/fig2 --set penalty.strength=1e-4
+      afterfit verify boursier2025                         do the paper's claims hold?
+      afterfit diagnose curves.csv                         did this run grok?
+
+    Tab completes ids once `afterfit --install-completion` has been run. Exit codes: 0 done, 1 a claim does
+    not hold, 2 refused, 130 interrupted.
+    """
+
+
+# --------------------------------------------------------------------------------------------- words and ids
+
+
+def say(text: str = "", *, style: str | None = None, bold: bool = False, file: TextIO | None = None) -> None:
+    """Print a line, coloured on a terminal only and never against NO_COLOR."""
+    plain = bool(os.environ.get("NO_COLOR"))
+    typer.secho(text, fg=style, bold=bold or None, file=file, color=False if plain else None)
+
+
+def complain(text: str) -> None:
+    """A warning or an error, on stderr."""
+    say(text, style="red", file=sys.stderr)
+
+
+def wrap(text: str, indent: str = "") -> str:
+    width = min(shutil.get_terminal_size((100, 24)).columns, 100)
+    return textwrap.fill(" ".join(text.split()), width, initial_indent=indent, subsequent_indent=indent)
+
+
+def print_verdict(name: str, description: str) -> None:
+    verdict, *evidence = description.splitlines()
+    say(f"{name}: {verdict}" if name else verdict, bold=True)
+    for line in evidence:
+        say(line)
+
+
+def cache_compilations() -> None:
+    """Keep compiled code between calls of this command, in the user's cache directory.
+
+    Only the command line does this: the library leaves JAX's configuration alone.
+    """
+    import jax
+
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "afterfit" / "jax"
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return
+    if os.access(cache, os.W_OK):
+        jax.config.update("jax_compilation_cache_dir", str(cache))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+
+
+# ------------------------------------------------------------------------------------------- ids and completion
+
+
+def paper_titles() -> dict[str, str]:
+    """The papers that have entries, with their titles."""
+    from afterfit.papers import ENTRIES, PAPERS
+
+    return {paper: PAPERS.get(paper, paper) for paper in dict.fromkeys(e.paper for e in ENTRIES.values())}
+
+
+def complete_entry(incomplete: str) -> list[tuple[str, str]]:
+    """Gallery ids for the shell."""
+    from afterfit.papers import ENTRIES
+
+    return [(id, entry.title) for id, entry in ENTRIES.items() if id.startswith(incomplete)]
+
+
+def complete_job(incomplete: str) -> list[tuple[str, str]]:
+    """Gallery ids, and experiments in files."""
+    files = [path for path in Path().glob("*.toml") if path.name.startswith(incomplete)]
+    return [*complete_entry(incomplete), *((path.name, "an experiment in a file") for path in files)]
+
+
+def complete_group(incomplete: str) -> list[tuple[str, str]]:
+    """Gallery ids, and papers."""
+    papers = [(name, title) for name, title in paper_titles().items() if name.startswith(incomplete)]
+    return [*papers, *complete_entry(incomplete)]
+
+
+def complete_scale(incomplete: str) -> list[tuple[str, str]]:
+    scales = {"quick": "made small enough for a test", "paper": "the paper's own setting"}
+    return [(name, help) for name, help in scales.items() if name.startswith(incomplete)]
+
+
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only what a script needs, and no progress bar.")]

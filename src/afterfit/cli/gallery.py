@@ -1,0 +1,61 @@
+"""`afterfit list` and `afterfit show`."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import Annotated
+
+import typer
+
+from afterfit.cli._app import Quiet, complete_entry, complete_scale, paper_titles, say, wrap
+
+__all__ = ["list_", "show"]
+
+
+def list_(quiet: Quiet = False) -> None:
+    """List the gallery, by paper.
+
+    With --quiet only the ids, one a line. Then `afterfit show ID` says what an entry is, and `afterfit run
+    ID` runs it.
+    """
+    from afterfit.papers import ENTRIES
+
+    width = max((len(id) for id in ENTRIES), default=0)
+    for paper, title in paper_titles().items():
+        if not quiet:
+            say(title, bold=True)
+        for entry in ENTRIES.values():
+            if entry.paper == paper:
+                say(entry.id if quiet else f"  {entry.id:{width}}  {entry.title} ({entry.where})")
+
+
+def show(
+    id: Annotated[str, typer.Argument(help="A gallery id.", autocompletion=complete_entry)],
+    scale: Annotated[str, typer.Option(help="Whose setting: quick or paper.", autocompletion=complete_scale)] = "paper",
+) -> None:
+    """Show what an entry is, its claims and its setting.
+
+    The setting is printed by the names that `afterfit run --set` takes. It is also valid TOML: saved in a
+    file, `afterfit run my.toml` runs it.
+    """
+    from afterfit.papers import find
+    from afterfit.papers.gallery import check_scale
+    from afterfit.report import flatten, to_toml
+
+    entry = find(id)
+    check_scale(scale)
+    experiments = {name: experiment.to_dict() for name, experiment in entry.experiments(scale).items()}
+    say(f"{entry.id}: {entry.title}", bold=True)
+    say(wrap(f"{paper_titles()[entry.paper]}, {entry.where}"))
+    say(f"\n{wrap(entry.about)}\n")
+    say("Claims", bold=True)
+    for claim in entry.claims:
+        say(wrap(f"- {claim}", "  "))
+    (name, headline), *others = experiments.items()
+    say(f"\nSetting of the run {name!r} at {scale} scale", bold=True)
+    say(textwrap.indent(to_toml(headline), "  "))
+    if others:
+        say(f"\nThe other runs differ from {name!r} in", bold=True)
+    for other, spec in others:
+        flat = flatten(headline)
+        say(f"  {other}: " + ", ".join(to_toml({k: v}) for k, v in flatten(spec).items() if flat.get(k) != v))

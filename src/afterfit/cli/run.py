@@ -1,0 +1,225 @@
+"""`afterfit run`."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import signal
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from afterfit.cli._app import (
+    INTERRUPTED,
+    Quiet,
+    cache_compilations,
+    complain,
+    complete_job,
+    complete_scale,
+    on_interrupt,
+    paper_titles,
+    print_verdict,
+    say,
+)
+from afterfit.spec import require
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from afterfit.experiment import Experiment
+    from afterfit.papers import Entry
+    from afterfit.run import Run
+
+__all__ = ["run"]
+
+
+def run(
+    job: Annotated[
+        str,
+        typer.Argument(
+            metavar="ID|FILE",
+            help="A gallery id or a TOML file with an experiment.",
+            autocompletion=complete_job,
+        ),
+    ],
+    scale: Annotated[
+        str | None,
+        typer.Option(
+            help="Of a gallery entry: quick, made small, or paper, its own setting. [default: paper]",
+            autocompletion=complete_scale,
+            show_default=False,
+        ),
+    ] = None,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="Change a setting, by its dotted name. Repeatable."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Where results go. [default: results/<id>-<scale> or results/<file's name>]",
+            file_okay=False,
+            show_default=False,
+        ),
+    ] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Run an experiment.
+
+    Prints a verdict with its evidence, and writes the runs, a picture and a report to a directory.
+
+    \b
+      afterfit run boursier2025/fig2
+      afterfit run notsawo2025/fig3 --scale quick --set penalty.strength=1e-4 --set seed=3
+      afterfit run my.toml --out results/first-try
+
+    An experiment in a file has the tables [task], [model], [penalty], [dynamics] and [init]; `afterfit show
+    ID` prints one to start from. Each run is saved as soon as it ends. Ctrl-C ends the current run early and
+    keeps what was observed.
+    """
+    from afterfit.report import picture_bytes, write_atomically, write_report
+
+    entry, label, experiments = _read_job(job, scale)
+    settings = _parse_changes(changes or [])
+    experiments = {name: experiment.set(settings) for name, experiment in experiments.items()}
+    for experiment in experiments.values():  # all of them now, not when their turn comes
+        experiment.model.parameters(experiment.task.signature)
+    out = _claim_directory(out or Path("results") / label.replace("/", "-").replace(" ", "-"))
+
+    cache_compilations()
+    runs, complete = _carry_out(experiments, label, out / "runs", quiet)
+    for name, finished in runs.items():
+        _tell(name if len(experiments) > 1 else "", finished, quiet)
+    if not runs:
+        raise KeyboardInterrupt
+    picture = picture_bytes(_draw(entry if complete else None, runs))
+    write_atomically(out / "figure.png", picture)
+    write_report(
+        out / "report.html",
+        title=f"{entry.title} ({label} scale)" if entry else label,
+        runs=runs,
+        figure=picture if entry and complete else None,  # else it is the headline's curves, shown anyway
+        about=_introduce(entry) if entry else "",
+        command=_spell_command(job, scale, changes or []),
+    )
+    for what, place in (("runs", "runs"), ("picture", "figure.png"), ("report", "report.html")):
+        say(str(out / place) if quiet else f"{what:8} {out / place}")
+    if not complete:
+        if len(runs) < len(experiments):
+            complain(f"{len(experiments) - len(runs)} of {len(experiments)} runs were not started.")
+        raise typer.Exit(INTERRUPTED)
+
+
+def _read_job(job: str, scale: str | None) -> tuple[Entry | None, str, dict[str, Experiment]]:
+    """The gallery entry if it is one, a name for the job, and its experiments by name."""
+    if job.endswith(".toml") or Path(job).is_file():
+        from afterfit.experiment import Experiment
+
+        require(scale is None, f"--scale {scale} is for gallery entries: an experiment in a file has one setting.")
+        return None, Path(job).stem, {Path(job).stem: Experiment.from_toml(job)}
+    from afterfit.papers import find
+    from afterfit.papers.gallery import check_scale
+
+    entry, scale = find(job), scale or "paper"
+    check_scale(scale)
+    return entry, f"{entry.id} {scale}", entry.experiments(scale)
+
+
+def _parse_changes(changes: Sequence[str]) -> dict[str, Any]:
+    """`NAME=VALUE` options as values by name. A value is TOML if it can be, else a word."""
+    parsed = {}
+    for change in changes:
+        name, equals, text = change.partition("=")
+        require(bool(equals and name), f"--set wants NAME=VALUE, such as penalty.strength=1e-4, got {change!r}.")
+        parsed[name.strip()] = _parse_value(text)
+    return parsed
+
+
+def _parse_value(text: str) -> Any:
+    try:
+        table = tomllib.loads(f"value = {text}")
+    except tomllib.TOMLDecodeError:
+        return text
+    return table["value"] if len(table) == 1 else text  # a line break would have begun another key
+
+
+def _claim_directory(out: Path) -> Path:
+    """Make the output directory, unless something else lives there."""
+    ours = (out / "runs").is_dir() or (out / "report.html").is_file()
+    require(
+        ours or not out.exists() or not any(out.iterdir()),
+        f"{out} has files in it that are not afterfit's: choose another directory with --out.",
+    )
+    (out / "runs").mkdir(parents=True, exist_ok=True)
+    return out
+
+
+def _carry_out(
+    experiments: Mapping[str, Experiment], label: str, directory: Path, quiet: bool
+) -> tuple[dict[str, Run], bool]:
+    """Run and save one experiment after the other: what came of them, and whether that is all of them."""
+    from afterfit.progress import progress_bar
+    from afterfit.train import run_experiment
+
+    shown = False if quiet else None
+    many = len(experiments) > 8  # runs are then counted, under one bar, instead of watched one by one
+    runs: dict[str, Run] = {}
+    with progress_bar(label, shown if many else False) as show:
+        for name, experiment in experiments.items():
+            try:
+                run = run_experiment(experiment, progress=False if many else shown)
+            except KeyboardInterrupt:  # before there was anything to observe
+                return runs, False
+            runs[name] = run
+            _keep(run, directory / re.sub(r"[^\w.=+-]+", "-", name))
+            if run.status == "interrupted":
+                return runs, False
+            show(len(runs) / len(experiments))
+    return runs, True
+
+
+def _keep(run: Run, directory: Path) -> None:
+    """Save a run; one that was interrupted does not replace an earlier one."""
+    if run.status == "interrupted" and directory.exists():
+        directory = directory.with_name(f"{directory.name}-interrupted")
+    with on_interrupt(signal.SIG_IGN):  # an impatient second Ctrl-C must not lose what the first one kept
+        run.save(directory)
+
+
+def _tell(name: str, run: Run, quiet: bool) -> None:
+    """The verdict on a run, and what went wrong with it."""
+    from afterfit.report import warning
+
+    if quiet:
+        say(f"{name}: {run.verdict}" if name else str(run.verdict))
+    else:
+        print_verdict(name, run.verdict.describe())
+    if run.message:
+        complain(f"{name}: {warning(run)}" if name else warning(run))
+
+
+def _draw(entry: Entry | None, runs: Mapping[str, Run]) -> Figure:
+    """The entry's picture; of an experiment in a file, and where that fails, the headline's curves."""
+    from afterfit.plot import plot_run
+
+    if entry is not None:
+        try:
+            return entry.picture(runs)
+        except Exception as error:  # changed settings or a diverged run can be more than a picture expects
+            complain(f"the picture of {entry.id} cannot be drawn from these runs ({error!r}): showing curves.")
+    return plot_run(next(iter(runs.values())))
+
+
+def _introduce(entry: Entry) -> str:
+    return (
+        f"{entry.about}\n\n{paper_titles()[entry.paper]}, {entry.where}. "
+        f"Its claims are checked by: afterfit verify {entry.id}"
+    )
+
+
+def _spell_command(job: str, scale: str | None, changes: Sequence[str]) -> str:
+    options = [*(["--scale", scale] if scale else []), *(part for c in changes for part in ("--set", c))]
+    return shlex.join(["afterfit", "run", job, *options])
