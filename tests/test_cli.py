@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 
 import afterfit as af
 from afterfit import cli, papers
+from afterfit.cli._app import complete_job, complete_scale
 from afterfit.experiment import Experiment
 from afterfit.papers import Entry, Finding
 
@@ -77,7 +78,8 @@ def place(tmp_path, monkeypatch) -> Path:
     """An empty directory to work in, with a gallery of one entry and an experiment in a file."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(papers, "ENTRIES", {Tiny.id: Tiny()})
-    monkeypatch.setattr(cli, "_cache_compilations", lambda: None)  # not in the process of the tests
+    for command in (cli.run, cli.verify):
+        monkeypatch.setattr(command, "cache_compilations", lambda: None)  # not in the process of the tests
     Path("my.toml").write_text(SETTING, encoding="utf-8")
     return tmp_path
 
@@ -172,8 +174,8 @@ def test_completion_of_an_id():
     words = {"COMP_WORDS": "afterfit show lyu", "COMP_CWORD": "2", "_AFTERFIT_COMPLETE": "complete_bash"}
     result = spawn(before="import sys; sys.argv[0] = 'afterfit'", **words)
     assert "lyu2023/fig3" in result.stdout.split()
-    assert [scale for scale, _ in cli._complete_scale("p")] == ["paper"]
-    assert [id for id, _ in cli._complete_job("")] == ["tiny2000/fig1", "my.toml"]
+    assert [scale for scale, _ in complete_scale("p")] == ["paper"]
+    assert [id for id, _ in complete_job("")] == ["tiny2000/fig1", "my.toml"]
 
 
 # --------------------------------------------------------------------------------------------------------- run

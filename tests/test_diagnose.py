@@ -189,9 +189,7 @@ def test_a_verdict_survives_json(known, beyond_floats):
 def test_times_too_large_for_floats_are_kept_in_logs():
     known, t = case("grokking"), grid()
     near = known.verdict(t)
-    far = diagnose(
-        np.full_like(t, np.inf), known.train(t), known.test(t), CRITERIA, log10_time=np.log10(t) + 400
-    )
+    far = diagnose(np.full_like(t, np.inf), known.train(t), known.test(t), CRITERIA, log10_time=np.log10(t) + 400)
     assert (far.kind, far.t_fit, far.t_gen, far.delay) == ("grokking", np.inf, np.inf, np.inf)
     assert far.delay_ratio == pytest.approx(near.delay_ratio)
     assert far.width_relative == pytest.approx(near.width_relative)
@@ -332,10 +330,7 @@ def test_a_fall_cut_short_is_told_by_its_norm():
     slow, like_it = 2 + error / 10, 3 * error
     assert diagnose(t, fitted(t), error, CRITERIA).kind == "never generalised"
     assert diagnose(t, fitted(t), error, CRITERIA, norms={"l2": slow}).kind == "never generalised"
-    assert (
-        diagnose(t, fitted(t), error, CRITERIA, norms={"l2": like_it}).kind
-        == "grokking without understanding"
-    )
+    assert diagnose(t, fitted(t), error, CRITERIA, norms={"l2": like_it}).kind == "grokking without understanding"
 
 
 def test_what_precedes_divergence_is_diagnosed():
@@ -471,9 +466,7 @@ def test_a_missing_file_is_named(tmp_path):
 def test_criteria_are_guessed_as_documented(train, test, given, criteria):
     guessed = guess_criteria(train, test, **given)
     assert (guessed.train.like, guessed.test.like) == (criteria.train.like, criteria.test.like)
-    assert (guessed.train.value, guessed.test.value) == pytest.approx(
-        (criteria.train.value, criteria.test.value)
-    )
+    assert (guessed.train.value, guessed.test.value) == pytest.approx((criteria.train.value, criteria.test.value))
     said = explain_criteria(guessed)
     assert [t.like for t in (guessed.train, guessed.test)] == re.findall("error|accuracy", said)
 

@@ -374,27 +374,36 @@ def exact_end():
     return solve_ivp(field, (0, END), np.full(12, 0.5), method="DOP853", rtol=1e-13, atol=1e-15).y[:, -1]
 
 
-def end_of(dynamics, observations=10):
+def follow(dynamics, observations=10):
     run = af.train(**FLOW, dynamics=dynamics, observations=observations)
     assert run.status == "finished"
-    return np.concatenate([run.params["plus"], run.params["minus"]])
+    return np.concatenate([run.params["plus"], run.params["minus"]]), run.work
 
 
-def test_flow_is_as_accurate_as_asked(exact_end):
+def test_flow_is_as_accurate_as_asked_and_no_more_costly_than_its_order(exact_end):
     tolerances = np.array([1e-4, 1e-6, 1e-8, 1e-10])
-    errors = [np.linalg.norm(end_of(GradientFlow(END, rtol=tol, atol=tol / 1e3)) - exact_end) for tol in tolerances]
+    ends, work = zip(*[follow(GradientFlow(END, rtol=tol, atol=tol / 1e3)) for tol in tolerances], strict=True)
+    errors = [np.linalg.norm(end - exact_end) for end in ends]
     assert np.all(np.diff(errors) < 0)
     assert np.all(errors <= 20 * tolerances)  # local errors add up over some hundred steps, and are damped
+    # A step's error is of order dt⁵, so a tolerance 100 times smaller takes 100^(1/5) = 2.5 times the steps.
+    steps = np.array([counts["steps_accepted"] for counts in work])
+    assert np.all(steps[1:] / steps[:-1] < 3.5)
+    assert 1.8 < steps[-1] / steps[-2] < 3.5
+    assert all(counts["steps_rejected"] < 0.3 * counts["steps_accepted"] for counts in work)
 
 
 def test_observing_a_flow_more_often_changes_it_within_tolerance(exact_end):
     # Steps are cut to land on observations, so the numbers differ, but no more than the tolerance allows.
-    often = end_of(GradientFlow(END, rtol=1e-8, atol=1e-11), observations=300)
+    often, work = follow(GradientFlow(END, rtol=1e-8, atol=1e-11), observations=300)
     assert np.linalg.norm(often - exact_end) <= 20 * 1e-8
+    seldom = follow(GradientFlow(END, rtol=1e-8, atol=1e-11))[1]
+    assert work["steps_accepted"] < seldom["steps_accepted"] + 2 * 300, "cut steps start the controller anew"
 
 
 def test_descent_converges_to_the_flow_at_first_order(exact_end):
-    errors = [np.linalg.norm(end_of(GradientDescent(lr, round(END / lr))) - exact_end) for lr in (0.04, 0.02, 0.01)]
+    ends = [follow(GradientDescent(lr, round(END / lr)))[0] for lr in (0.04, 0.02, 0.01)]
+    errors = [np.linalg.norm(end - exact_end) for end in ends]
     # Euler's error is C·lr + O(lr²): halving lr halves it, to a few per cent at these sizes.
     np.testing.assert_allclose(np.divide(errors[:-1], errors[1:]), 2, atol=0.1)
     assert errors[-1] > 1e-6

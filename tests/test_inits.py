@@ -47,9 +47,7 @@ def initial(model, init, signature, seed=0):
     return model.initialise(init, signature, np.random.default_rng(seed))
 
 
-@pytest.mark.parametrize(
-    "init", [Constant(2.0), Gaussian(), ScaledGaussian(), He(), He(1.0, "uniform")], ids=repr
-)
+@pytest.mark.parametrize("init", [Constant(2.0), Gaussian(), ScaledGaussian(), He(), He(1.0, "uniform")], ids=repr)
 @pytest.mark.parametrize(("model", "signature"), MODELS, ids=lambda v: type(v).__name__)
 def test_every_array_has_the_shape_its_model_asks_for(model, signature, init):
     params = initial(model, init, signature)

@@ -125,9 +125,7 @@ CASES = [
     Case(Linear(), SQUARE, MEASUREMENTS, lambda p, x: traces(p["weights"])),
     Case(Linear(), SQUARE, Entries(MASK), lambda p, x: np.where(MASK == 1, p["weights"], 0)),
     Case(DiagonalNet(2), VECTOR, VECTORS, lambda p, x: x @ (p["plus"] * p["plus"] - p["minus"] * p["minus"])),
-    Case(
-        DiagonalNet(5), VECTOR, VECTORS, lambda p, x: x @ (np.power(p["plus"], 5) - np.power(p["minus"], 5))
-    ),
+    Case(DiagonalNet(5), VECTOR, VECTORS, lambda p, x: x @ (np.power(p["plus"], 5) - np.power(p["minus"], 5))),
     Case(DiagonalProduct(1), VECTOR, VECTORS, lambda p, x: x @ p["factors"][0]),
     Case(DiagonalProduct(3), VECTOR, VECTORS, lambda p, x: x @ np.prod(p["factors"], axis=0)),
     Case(MatrixFactorisation(2), SQUARE, MEASUREMENTS, lambda p, x: traces(p["U"] @ p["V"].T)),
@@ -208,9 +206,7 @@ def test_outputs_follow_the_formula(case):
     params = case.params(1)
     # Sums of tens of terms of size about 1, some of them cancelling: 1e-12 of the largest.
     expected = case.formula(params, case.inputs)
-    np.testing.assert_allclose(
-        case.outputs(params), expected, rtol=1e-12, atol=1e-12 * np.abs(expected).max()
-    )
+    np.testing.assert_allclose(case.outputs(params), expected, rtol=1e-12, atol=1e-12 * np.abs(expected).max())
 
 
 def test_the_cases_split_as_they_should():
@@ -256,9 +252,7 @@ ZERO_STARTS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("model", "init", "signature", "inputs"), ZERO_STARTS, ids=lambda v: type(v).__name__
-)
+@pytest.mark.parametrize(("model", "init", "signature", "inputs"), ZERO_STARTS, ids=lambda v: type(v).__name__)
 def test_starts_with_outputs_exactly_zero(model, init, signature, inputs):
     params = as_jax(model.initialise(init, signature, np.random.default_rng(2)))
     outputs = jax.jit(model.__call__)(params, as_jax(inputs))  # compiled, as in a run
@@ -294,17 +288,13 @@ def test_difference_keeps_the_tangent_kernel_of_its_model():
 
     def kernel(model, params):
         jacobian = jax.jacobian(lambda p: model(p, jnp.asarray(VECTORS)))(params)
-        rows = np.concatenate(
-            [np.reshape(leaf, (len(VECTORS), -1)) for leaf in jax.tree.leaves(jacobian)], axis=1
-        )
+        rows = np.concatenate([np.reshape(leaf, (len(VECTORS), -1)) for leaf in jax.tree.leaves(jacobian)], axis=1)
         return rows @ rows.T
 
     np.testing.assert_allclose(kernel(doubled, params), kernel(inner, params["plus"]), rtol=1e-12)
 
 
-@pytest.mark.parametrize(
-    "model", [MLP((4,), "hidden"), MLP((4,), "none"), Linear(), DiagonalNet(2)], ids=repr
-)
+@pytest.mark.parametrize("model", [MLP((4,), "hidden"), MLP((4,), "none"), Linear(), DiagonalNet(2)], ids=repr)
 def test_one_hot_lookup_is_the_dense_product(model):
     signature = PAIR if isinstance(model, MLP) else Signature((6,))
     params = as_jax(random_like(model.parameters(signature), np.random.default_rng(4)))
@@ -331,9 +321,7 @@ def test_symmetric_factorisation_does_not_cancel():
     rng = np.random.default_rng(6)
     U = 1e4 * rng.standard_normal((4, 4))
     V = U + 1e-6 * rng.standard_normal((4, 4))
-    exact_U, exact_V = (
-        np.array([[Fraction(entry) for entry in row] for row in A], dtype=object) for A in (U, V)
-    )
+    exact_U, exact_V = (np.array([[Fraction(entry) for entry in row] for row in A], dtype=object) for A in (U, V))
     exact = (exact_U @ exact_U.T - exact_V @ exact_V.T).astype(float)
     found = SymmetricFactorisation().weights({"U": jnp.asarray(U), "V": jnp.asarray(V)})
     np.testing.assert_allclose(found, exact, rtol=1e-13, atol=1e-14 * np.abs(exact).max())

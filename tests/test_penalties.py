@@ -90,9 +90,7 @@ def test_subgradient_is_the_gradient_where_there_is_one(name):
 def test_prox_is_optimal_and_firmly_nonexpansive(name, seed, zeros, step):
     penalty, formula = PENALTIES[name]
     x, y, z = trees(seed, zeros), trees(seed + 1, "none"), trees(seed + 2, "some")
-    at_x, at_y = (
-        jax.tree.map(np.asarray, penalty.prox(as_jax(point), jnp.asarray(step))) for point in (x, y)
-    )
+    at_x, at_y = (jax.tree.map(np.asarray, penalty.prox(as_jax(point), jnp.asarray(step))) for point in (x, y))
     # p = prox(x) exactly when x − p is a subgradient of step·h at p, that is, when its plane lies below.
     pull = flat(x) - flat(at_x)
     for other in (z, x, jax.tree.map(np.zeros_like, x)):
@@ -128,6 +126,18 @@ def test_sum_of_l1_and_l2_in_either_order_and_with_a_common_strength():
     nested = (a + b) + Nuclear(0.5)
     expected = 0.3 * a.value(x) + 2.0 * b.value(x) + 0.5 * Nuclear(1.0).value(x)
     np.testing.assert_allclose(nested.weighted_value(x), expected, rtol=1e-14)
+
+
+def test_subgradients_at_kinks_are_the_shortest():
+    # Of all subgradients at 0, and at a matrix of low rank, the one of least norm: it does not push off the kink.
+    rng = np.random.default_rng(4)
+    a, b = rng.standard_normal(3), rng.standard_normal(4)
+    low = as_jax({"W": np.outer(a, b), "b": b})
+    expected = np.outer(a, b) / (np.linalg.norm(a) * np.linalg.norm(b))
+    np.testing.assert_allclose(Nuclear(1.0).subgradient(low)["W"], expected, atol=1e-14)
+    zero = as_jax(LIKE)
+    for penalty in (L1(1.0), Nuclear(1.0)):
+        np.testing.assert_array_equal(flat(penalty.subgradient(zero)), 0)
 
 
 def test_nuclear_norm_leaves_vectors_alone():
@@ -168,8 +178,7 @@ def test_sobolev_compares_slopes(biases):
         total = 0.0
         for k, direction in enumerate(np.eye(3)):
             up, down = (
-                np.asarray(call(as_jax(p), jnp.asarray(data.inputs + sign * 1e-6 * direction)))
-                for sign in (1, -1)
+                np.asarray(call(as_jax(p), jnp.asarray(data.inputs + sign * 1e-6 * direction))) for sign in (1, -1)
             )
             total += np.sum(((up - down) / 2e-6 - data.slopes[:, :, k]) ** 2)
         return total / 5  # (1/N) Σᵢ ‖·‖_F², Notsawo et al. (125)
@@ -230,9 +239,7 @@ def test_a_missing_proximal_map_is_refused_with_a_way_out(penalty):
 
 def test_a_penalty_of_ones_own_needs_only_its_value():
     x = trees(8, "none")
-    np.testing.assert_allclose(
-        flat(Quartic(2.0).weighted_subgradient(as_jax(x))), 8 * flat(x) ** 3, rtol=1e-12
-    )
+    np.testing.assert_allclose(flat(Quartic(2.0).weighted_subgradient(as_jax(x))), 8 * flat(x) ** 3, rtol=1e-12)
 
 
 def test_trees_and_vectors_go_round():

@@ -288,7 +288,7 @@ def test_typos_in_a_specification(changes, message):
     [
         ({"penalty.strenght": 1}, r"'penalty\.strenght'.*'penalty\.strength'"),
         ({"penalti.strength": 1}, "'penalti'.*'penalty'"),
-        ({"init.innit.scale": 1}, r"'init\.innit'.*'init'"),
+        ({"init.innit.scale": 1}, r"'init\.innit\.scale'.*'init\.init\.scale'"),
         ({"sead": 1}, "'sead'.*'seed'"),
         ({"penalty.kind": "l11", "penalty.strength": 1}, "'l11'.*'L1'"),
         ({"penalty.strength": -1}, "got -1"),

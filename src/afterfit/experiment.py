@@ -82,6 +82,8 @@ class Experiment:
             text = Path(path).read_text(encoding="utf-8")
         except OSError as error:
             raise SpecError(f"cannot read {path}: {error.strerror}.") from None
+        except UnicodeDecodeError:
+            raise SpecError(f"{path} is not a text file: an experiment is written in TOML.") from None
         try:
             return cls.from_dict(tomllib.loads(text))
         except tomllib.TOMLDecodeError as error:
@@ -147,5 +149,6 @@ _PLACES = {
 def _paths(data: Mapping[str, Any], prefix: str = "") -> list[str]:
     found = []
     for key, value in data.items():
-        found += _paths(value, f"{prefix}{key}.") if isinstance(value, dict) else [f"{prefix}{key}"]
+        found += [f"{prefix}{key}"] if prefix or not isinstance(value, dict) else []
+        found += _paths(value, f"{prefix}{key}.") if isinstance(value, dict) else []
     return found

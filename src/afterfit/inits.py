@@ -45,8 +45,12 @@ class Init(Spec):
 
     def apply(self, model: Model, parameters: PyTree[Parameter], rng: np.random.Generator) -> PyTree[np.ndarray]:
         """Values of all arrays of `model`."""
-        rng = rng if self.seed is None else np.random.default_rng(self.seed)
+        rng = self.stream(rng)
         return jax.tree.map(lambda parameter: self.draw(parameter, rng), parameters)
+
+    def stream(self, rng: np.random.Generator) -> np.random.Generator:
+        """The random numbers to draw from: the run's, or those of a seed of its own."""
+        return rng if self.seed is None else np.random.default_rng(self.seed)
 
 
 class Constant(Init):
@@ -176,7 +180,7 @@ class ZeroLastLayer(_Wrapper):
     """`init` with the last layer's weights set to 0, so that the output starts at zero (Lyu et al. 2023, §2)."""
 
     def apply(self, model: Model, parameters: PyTree[Parameter], rng: np.random.Generator) -> PyTree[np.ndarray]:
-        return model.zero_last_layer(self.init.apply(model, parameters, rng))
+        return model.zero_last_layer(self.init.apply(model, parameters, self.stream(rng)))
 
 
 class Symmetrised(_Wrapper):
@@ -184,4 +188,4 @@ class Symmetrised(_Wrapper):
     (Chizat et al. 2019; Woodworth et al. 2020, §3)."""
 
     def apply(self, model: Model, parameters: PyTree[Parameter], rng: np.random.Generator) -> PyTree[np.ndarray]:
-        return model.symmetrise(self.init.apply(model, parameters, rng))
+        return model.symmetrise(self.init.apply(model, parameters, self.stream(rng)))

@@ -39,16 +39,12 @@ class Loss(eqx.Module):
         """ℓ of each example."""
         raise TypeError(f"{type(self).__name__} does not define its loss: write the method each().")
 
-    def log_each(self, outputs: Array, targets: Array) -> Array:
-        """log ℓ of each example, without underflow where the loss has an exponential tail."""
-        return jnp.log(self.each(outputs, targets))
-
     def __call__(self, outputs: Array, targets: Array, n: int) -> Float[Array, ""]:
         return _FACTORS[self.reduction](n) * jnp.sum(self.each(outputs, targets))
 
     def log_value(self, outputs: Array, targets: Array, n: int) -> Float[Array, ""]:
         """The logarithm of the loss."""
-        return jnp.log(_FACTORS[self.reduction](n)) + jax.nn.logsumexp(self.log_each(outputs, targets))
+        return jnp.log(self(outputs, targets, n))
 
 
 class Squared(Loss):
@@ -58,7 +54,18 @@ class Squared(Loss):
         return (outputs - targets) ** 2
 
 
-class Logistic(Loss):
+class _ExponentialTail(Loss):
+    """A loss that falls exponentially with the margin, so that its logarithm has to be computed for itself."""
+
+    def log_each(self, outputs: Array, targets: Array) -> Array:
+        """log ℓ of each example, without underflow."""
+        raise TypeError(f"{type(self).__name__} does not define its logarithm: write the method log_each().")
+
+    def log_value(self, outputs: Array, targets: Array, n: int) -> Float[Array, ""]:
+        return jnp.log(_FACTORS[self.reduction](n)) + jax.nn.logsumexp(self.log_each(outputs, targets))
+
+
+class Logistic(_ExponentialTail):
     """ℓ = log(1 + exp(−target·output)), targets ±1."""
 
     def each(self, outputs: Float[Array, " n"], targets: Float[Array, " n"]) -> Float[Array, " n"]:
@@ -68,7 +75,7 @@ class Logistic(Loss):
         return _log_softplus(-targets * outputs)
 
 
-class Exponential(Loss):
+class Exponential(_ExponentialTail):
     """ℓ = exp(−target·output), targets ±1."""
 
     def each(self, outputs: Float[Array, " n"], targets: Float[Array, " n"]) -> Float[Array, " n"]:
@@ -78,7 +85,7 @@ class Exponential(Loss):
         return -targets * outputs
 
 
-class CrossEntropy(Loss):
+class CrossEntropy(_ExponentialTail):
     """ℓ = −log softmax(output)[target], targets class numbers."""
 
     def each(self, outputs: Float[Array, "n c"], targets: Int[Array, " n"]) -> Float[Array, " n"]:

@@ -49,7 +49,7 @@ class Penalty(Spec):
 
     def prox(self, params: PyTree[Array], step: float | Float[Array, ""]) -> PyTree[Array]:
         """argmin over z of ½‖z − params‖² + step·h(z)."""
-        raise SpecError(f"{type(self).__name__} has no proximal map: use SubgradientDescent.")
+        raise SpecError(f"the penalty {type(self).__name__.lstrip('_')} has no proximal map: use GradientDescent.")
 
     def bind(self, model: Model, data: Data) -> Penalty:
         """The penalty on this model and these data; most do not look at them."""
@@ -229,7 +229,7 @@ class Sum(Penalty):
         kinds = [type(penalty) for penalty in self.penalties]
         require(
             kinds in ([L1, L2], [L2, L1]),
-            "the proximal map of a sum is known for L1 + L2 only: use SubgradientDescent.",
+            "the proximal map of a sum is known for L1 + L2 only: use GradientDescent.",
         )
         for penalty in sorted(self.penalties, key=lambda penalty: type(penalty) is L2):
             params = penalty.weighted_prox(params, step)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from afterfit.spec import Spec
+from afterfit.spec import Spec, SpecError
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from afterfit.diagnose import Verdict
     from afterfit.run import Run
 
-__all__ = ["TEST", "TRAIN", "log_time_axes", "mark_phases", "plot_run", "setting_line"]
+__all__ = ["TEST", "TRAIN", "log_time_axes", "mark_phases", "plot_run", "setting_line", "verdict_of"]
 
 # Colour-blind safe, and told apart without colour by their dashes and widths.
 TRAIN = {"color": "#0072B2", "linestyle": "--", "linewidth": 1.4}
@@ -47,22 +47,37 @@ def plot_run(run: Run) -> Figure:
     """
     figure = Figure(figsize=(7.5, 5.4), layout="constrained")
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
+    verdict, _ = verdict_of(run)
+    kind = "no verdict" if verdict is None else verdict.kind
+    unfinished = "" if run.status in ("finished", kind) else f" ({run.status})"
+    figure.suptitle(f"{kind.capitalize()}{unfinished}", x=0.01, ha="left", weight="bold")
+    setting = textwrap.fill(setting_line(run.spec), 100, break_long_words=False, break_on_hyphens=False)
+    above.set_title(setting, loc="left", fontsize="small", color="0.3", pad=18)  # above the phases' labels
     x, shown, in_logs = _clock(run.curves)
+    if not shown.any():  # cut short before the first step
+        above.text(0.5, 0.5, "Nothing was observed after t = 0.", transform=above.transAxes, ha="center")
+        above.set_axis_off()
+        below.set_axis_off()
+        return figure
     _draw_metric(above, run, x, shown)
     _draw_norms(below, run.curves, x, shown)
     log_time_axes(below, in_logs=in_logs)
     if in_logs:
         below.set_xlim(x[shown].min(), x[shown].max())
     for ax in (above, below):
-        mark_phases(ax, run.verdict, in_logs=in_logs, label=ax is above)
+        if verdict is not None:
+            mark_phases(ax, verdict, in_logs=in_logs, label=ax is above)
         ax.grid(True, which="major", color="0.9", linewidth=0.6)
         ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.02), frameon=False, fontsize="small")
-    kind = run.verdict.kind.capitalize()
-    unfinished = "" if run.status in ("finished", run.verdict.kind) else f" ({run.status})"
-    figure.suptitle(f"{kind}{unfinished}", x=0.01, ha="left", weight="bold")
-    setting = textwrap.fill(setting_line(run.spec), 100, break_long_words=False, break_on_hyphens=False)
-    above.set_title(setting, loc="left", fontsize="small", color="0.3", pad=18)  # above the phases' labels
     return figure
+
+
+def verdict_of(run: Run) -> tuple[Verdict | None, str]:
+    """The verdict on a run and its sentence; of one with too few observations, None and why there is none."""
+    try:
+        return run.verdict, str(run.verdict)
+    except SpecError as error:
+        return None, f"No verdict: {error}"
 
 
 def log_time_axes(*axes: Axes, in_logs: bool = False) -> None:
@@ -162,7 +177,7 @@ def _draw_metric(ax: Axes, run: Run, x: NDArray, shown: NDArray) -> None:
     marker = "." if shown.sum() < 2 else ""  # a line needs two points
     ax.plot(x[shown], train[shown], label=f"train {metric}", marker=marker, **TRAIN)
     ax.plot(x[shown], test[shown], label=f"test {metric}", marker=marker, **TEST)
-    criteria = run.verdict.criteria
+    criteria = run.criteria
     levels = sorted({criteria.train.value, criteria.test.value})
     for k, level in enumerate(levels):
         name = ("threshold" if len(levels) == 1 else "thresholds") if k == 0 else None

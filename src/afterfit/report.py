@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from afterfit.plot import plot_run
+from afterfit.plot import plot_run, verdict_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -120,16 +120,18 @@ def _verdicts(runs: Mapping[str, Run]) -> str:
     """Every run's verdict with its evidence; the first ones with their curves, the others folded away."""
     parts = []
     for k, (name, run) in enumerate(runs.items()):
-        evidence = "".join(f"<li>{_escape(sentence)}</li>" for sentence in run.verdict.evidence)
+        judged, said = verdict_of(run)
+        sentences = "".join(f"<li>{_escape(sentence)}</li>" for sentence in judged.evidence) if judged else ""
+        evidence = f"<ul>{sentences}</ul>" if sentences else ""
         status = f'<p class="bad">{_escape(warning(run))}</p>' if run.message else ""
-        verdict = f'<p class="verdict">{_escape(run.verdict)}</p>'
+        verdict = f'<p class="verdict">{_escape(said)}</p>'
         if k < _DRAWN:
             heading = f"<h3>{_escape(name)}</h3>" if len(runs) > 1 else ""
-            curves = _picture(plot_run(run), f"Curves of {name}: {run.verdict}")
-            parts.append(f"{heading}{verdict}{status}<ul>{evidence}</ul>{curves}")
+            curves = _picture(plot_run(run), f"Curves of {name}: {said}")
+            parts.append(f"{heading}{verdict}{status}{evidence}{curves}")
         else:
-            summary = f"<summary>{_escape(name)}: {_escape(run.verdict)}</summary>"
-            parts.append(f"<details>{summary}{status}<ul>{evidence}</ul></details>")
+            summary = f"<summary>{_escape(name)}: {_escape(said)}</summary>"
+            parts.append(f"<details>{summary}{status}{evidence}</details>")
     return "\n".join(parts)
 
 
@@ -155,7 +157,9 @@ def _runs(runs: Mapping[str, Run]) -> str:
         work = ", ".join(f"{what.replace('_', ' ')} {count:,}" for what, count in run.work.items())
         settings = flatten(run.spec)
         values = [_value(settings.get(setting)) for setting in differing]
-        rows.append((name, *values, run.verdict.kind, run.status, work, f"{run.seconds:.1f} s"))
+        verdict, _ = verdict_of(run)
+        kind = verdict.kind if verdict else "none"
+        rows.append((name, *values, kind, run.status, work, f"{run.seconds:.1f} s"))
     return _table(("run", *differing, "verdict", "status", "work", "time"), rows)
 
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["Run", "load"]
 
 FORMAT = 1  # of the files of a run
+_FILES = ("spec.json", "run.json", "curves.parquet", "params.npz")
 _VERSIONED = ("afterfit", "jax", "jaxlib", "equinox", "diffrax", "optax", "numpy")
 
 
@@ -88,11 +89,8 @@ class Run:
         An earlier run in the same place is replaced; anything else there is left alone and refused.
         """
         directory = Path(directory)
-        taken = directory.exists() and any(directory.iterdir())
-        require(
-            not taken or (directory / "spec.json").is_file(),
-            f"{directory} exists and is not a run: choose another directory.",
-        )
+        free = not directory.exists() or (directory.is_dir() and not any(directory.iterdir()))
+        require(free or _is_run(directory), f"{directory} exists and is not a run: choose another directory.")
         directory.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(prefix=f".{directory.name}-", dir=directory.parent))
         try:
@@ -139,7 +137,7 @@ class Run:
 def load(directory: str | Path) -> Run:
     """Read a run that was saved. Nothing is executed: the files are JSON, Parquet and plain arrays."""
     directory = Path(directory)
-    for name in ("spec.json", "run.json", "curves.parquet", "params.npz"):
+    for name in _FILES:
         require((directory / name).is_file(), f"{directory} is not a run: it has no {name}.")
     facts = json.loads((directory / "run.json").read_text(encoding="utf-8"))
     if facts["format"] > FORMAT:
@@ -165,27 +163,33 @@ def _write_json(path: Path, data: Any) -> None:
     path.write_text(json.dumps(data, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
+def _is_run(directory: Path) -> bool:
+    return all((directory / name).is_file() for name in _FILES)
+
+
 def _flatten(params: Any) -> dict[str, np.ndarray]:
-    """Arrays by their place in the tree: `layers/[0]/weight`."""
+    """Arrays by their place in the tree, written as JSON: `["layers", 0, "weight"]`."""
     leaves, _ = jax.tree_util.tree_flatten_with_path(params)
-    return {"/".join(_name(key) for key in path) or "params": np.asarray(leaf) for path, leaf in leaves}
+    return {json.dumps([_key(key) for key in path]): np.asarray(leaf) for path, leaf in leaves}
 
 
-def _name(key: Any) -> str:
-    if isinstance(key, jax.tree_util.SequenceKey):
-        return f"[{key.idx}]"
+def _key(key: Any) -> str | int:
+    if isinstance(key, jax.tree_util.SequenceKey | jax.tree_util.FlattenedIndexKey):
+        return getattr(key, "idx", getattr(key, "key", 0))
     return str(getattr(key, "key", getattr(key, "name", key)))
 
 
 def _unflatten(arrays: dict[str, np.ndarray]) -> Any:
-    """Nested dictionaries and lists from the names that `_flatten` gives."""
-    if set(arrays) == {"params"}:
-        return arrays["params"]
-    branches: dict[str, dict[str, np.ndarray]] = {}
-    for name, array in arrays.items():
-        head, _, rest = name.partition("/")
-        branches.setdefault(head, {})[rest or "params"] = array
-    values = {head: _unflatten(branch) for head, branch in branches.items()}
-    if all(head.startswith("[") for head in values):
-        return [values[f"[{k}]"] for k in range(len(values))]
-    return values
+    """Nested dictionaries and lists from the places that `_flatten` writes."""
+    return _grow([(json.loads(place), array) for place, array in arrays.items()])
+
+
+def _grow(leaves: list[tuple[list[str | int], np.ndarray]]) -> Any:
+    if len(leaves) == 1 and not leaves[0][0]:
+        return leaves[0][1]
+    branches: dict[str | int, list] = {}
+    for (head, *rest), array in leaves:
+        branches.setdefault(head, []).append((rest, array))
+    if all(isinstance(head, int) for head in branches):
+        return [_grow(branches[k]) for k in range(len(branches))]
+    return {head: _grow(branch) for head, branch in branches.items()}

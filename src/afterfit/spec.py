@@ -10,10 +10,12 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import inspect
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Self
 
 import equinox as eqx
+import jax
 import numpy as np
 
 __all__ = ["Spec", "SpecError", "nearest", "require"]
@@ -55,6 +57,12 @@ class Spec(eqx.Module):
         elif cls.family is not None and not cls.__name__.startswith("_"):
             cls.members[cls.__name__] = cls
 
+    def __post_init__(self):
+        # One number has one form, so that one run has one name: 1 for a real number is 1.0, NumPy's are Python's.
+        for field in dataclasses.fields(self):
+            value = _typed(getattr(self, field.name), field, f"{type(self).__name__}.{field.name}")
+            object.__setattr__(self, field.name, value)
+
     def to_dict(self) -> dict[str, Any]:
         """This noun as plain data: its kind and every field, defaults included."""
         fields = {f.name: _plain(getattr(self, f.name)) for f in dataclasses.fields(self) if f.init}
@@ -68,7 +76,7 @@ class Spec(eqx.Module):
         members = {name: kind for name, kind in cls.members.items() if not inspect.isabstract(kind)}
         require("kind" in data, f"{where} does not say its kind: choose one of: {', '.join(sorted(members))}.")
         kind = data["kind"]
-        require(kind in members, f"unknown {where} {kind!r}: {nearest(str(kind), members)}")
+        require(isinstance(kind, str) and kind in members, f"unknown {where} {kind!r}: {nearest(str(kind), members)}")
         member = members[kind]
         require(
             not member.in_python_only,
@@ -112,26 +120,34 @@ def _plain(value: Any) -> Any:
 
 def _typed(value: Any, field: dataclasses.Field, where: str) -> Any:
     """`value` as the field's annotation wants it: nested nouns built, lists to tuples, 1 to 1.0."""
-    annotation = str(field.type)
-    if isinstance(value, Mapping):
-        for family in Spec.__subclasses__():
-            if family.__name__ in annotation:
-                return family.from_dict(value, where)
-    if isinstance(value, list):
-        if value and isinstance(value[0], Mapping):
-            return tuple(_typed(v, field, f"{where}[{i}]") for i, v in enumerate(value))
-        return tuple(tuple(v) if isinstance(v, list) else v for v in value)
-    wanted = [t for t in ("int", "float", "str", "bool") if t in annotation.replace("|", " ").split()]
-    if not wanted or (value is None and "None" in annotation):
+    annotation = field.type if isinstance(field.type, str) else getattr(field.type, "__name__", str(field.type))
+    many = re.fullmatch(r"tuple\[(\w+), \.\.\.\](.*)", annotation)
+    if value is None and "None" in annotation:
+        return None
+    if many is None:
+        return _one(value, annotation, where)
+    if not isinstance(value, tuple | list):
+        raise SpecError(f"{where} must be a list, got {value!r}.")
+    return tuple(_one(item, many[1], f"{where}[{k}]") for k, item in enumerate(value))
+
+
+def _one(value: Any, annotation: str, where: str) -> Any:
+    """One value as its annotation wants it."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, jax.Array | Spec):  # traced by JAX, or built already
         return value
-    if wanted == ["float"] and isinstance(value, int) and not isinstance(value, bool):
+    for family in Spec.__subclasses__():
+        if family.__name__ == annotation:
+            return family.from_dict(value, where)
+    wanted = [word for word in _WORDS if word in annotation.replace("|", " ").split()]
+    if wanted == ["float"] and type(value) is int:
         return float(value)
     if wanted == ["int"] and isinstance(value, float) and value.is_integer():
         return int(value)
-    names = {int: "int", float: "float", str: "str", bool: "bool"}
     require(
-        names.get(type(value)) in wanted,
-        f"{where} must be {' or '.join(_WORDS[w] for w in wanted)}, got {value!r}.",
+        not wanted or type(value).__name__ in wanted,
+        f"{where} must be {' or '.join(_WORDS[word] for word in wanted)}, got {value!r}.",
     )
     return value
 

@@ -88,9 +88,10 @@ def run_experiment(experiment: Experiment, *, progress: bool | Callable[[float],
         bar = contextlib.nullcontext(progress) if callable(progress) else progress_bar("training", progress)
         with bar as show:
             try:
-                record.add(dynamics, problem, state)
-                for state in _observed_states(experiment, problem, traced, initial, show):
-                    record.add(dynamics, problem, state)
+                record.add(dynamics, problem, initial)
+                for reached in _observed_states(experiment, problem, traced, initial, show):
+                    record.add(dynamics, problem, reached)
+                    state = reached  # only now: the run's parameters are those of its last observation
                     if not record.finite:
                         status = "diverged"
                         message = (
@@ -134,11 +135,11 @@ def prepare(experiment: Experiment) -> tuple[Problem, PyTree[Array]]:
     problem = pose(task, model, experiment.penalty, experiment.draw())
     dtype = jnp.float64 if task.precision == "double" else jnp.float32
     params = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), initial)
-    experiment.dynamics.check(problem)
+    experiment.dynamics.check(problem, params)
     outputs = jax.eval_shape(lambda p: problem.model(p, problem.data.inputs), params)
     wanted = problem.data.targets.shape
-    if problem.task.metric == "accuracy" and problem.task.signature.outputs:
-        wanted = (*wanted, *problem.task.signature.outputs)
+    if task.metric == "accuracy":  # targets are class numbers, outputs one number a class
+        wanted = (*wanted, *task.signature.outputs)
     require(
         outputs.shape == wanted,
         f"the model gives outputs of shape {outputs.shape}, but the task needs {wanted}.",
@@ -182,12 +183,12 @@ def _observed_states(experiment: Experiment, problem: Problem, traced: Dynamics,
         while True:
             began, before = time.monotonic(), int(state.step)
             state = jax.block_until_ready(_advance(traced, problem, state, goal, jnp.asarray(limit)))
-            seconds_a_step = (time.monotonic() - began) / max(int(state.step) - before, 1)
-            limit = int(np.clip(_SECONDS_A_CALL / seconds_a_step, 1, 1e9))
-            position = float(dynamics.position(state))
-            show(dynamics.progress(position, count / len(targets)))
-            if position >= target or bool(dynamics.trouble(state)):
+            made = int(state.step) - before
+            seconds_a_step = (time.monotonic() - began) / max(made, 1)
+            show(dynamics.progress(float(dynamics.position(state)), count / len(targets)))
+            if made < limit:  # it stopped by itself: at the target, or in trouble
                 break
+            limit = int(np.clip(_SECONDS_A_CALL / seconds_a_step, 1, 1e9))
         yield state
 
 

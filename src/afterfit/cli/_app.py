@@ -145,7 +145,7 @@ def _about(
     """
 
 
-# --------------------------------------------------------------------------------------------- words and ids
+# ---------------------------------------------------------------------------------------- words and the cache
 
 
 def say(text: str = "", *, style: str | None = None, bold: bool = False, file: TextIO | None = None) -> None:
@@ -188,7 +188,7 @@ def cache_compilations() -> None:
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
 
 
-# ------------------------------------------------------------------------------------------- ids and completion
+# ----------------------------------------------------------------------------------------- ids and completion
 
 
 def paper_titles() -> dict[str, str]:

@@ -191,12 +191,14 @@ def _keep(run: Run, directory: Path) -> None:
 
 def _tell(name: str, run: Run, quiet: bool) -> None:
     """The verdict on a run, and what went wrong with it."""
+    from afterfit.plot import verdict_of
     from afterfit.report import warning
 
+    verdict, said = verdict_of(run)
     if quiet:
-        say(f"{name}: {run.verdict}" if name else str(run.verdict))
+        say(f"{name}: {said}" if name else said)
     else:
-        print_verdict(name, run.verdict.describe())
+        print_verdict(name, verdict.describe() if verdict else said)
     if run.message:
         complain(f"{name}: {warning(run)}" if name else warning(run))
 

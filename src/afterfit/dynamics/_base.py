@@ -61,7 +61,7 @@ class Dynamics(Spec):
         """
         return observed
 
-    def check(self, problem: Problem) -> None:
+    def check(self, problem: Problem, params: PyTree[Array]) -> None:
         """Refuse a problem this dynamics cannot run, before any work."""
         return
 

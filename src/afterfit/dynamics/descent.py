@@ -39,10 +39,8 @@ class ProximalGradient(Discrete):
         forward = jax.tree.map(lambda p, g: p - self.lr * g, params, jax.grad(problem.loss)(params))
         return problem.penalty.weighted_prox(forward, self.lr), memory
 
-    def check(self, problem: Problem) -> None:
-        shapes = problem.model.parameters(problem.task.signature)
-        zeros = jax.tree.map(lambda parameter: jax.ShapeDtypeStruct(parameter.shape, float), shapes)
-        jax.eval_shape(lambda params: problem.penalty.prox(params, jnp.ones(())), zeros)
+    def check(self, problem: Problem, params: PyTree[Array]) -> None:
+        jax.eval_shape(lambda params: problem.penalty.prox(params, jnp.ones(())), params)
 
 
 class ProjectedSubgradient(Discrete):
@@ -65,7 +63,7 @@ class ProjectedSubgradient(Discrete):
         correction = (memory @ residual).reshape(moved["weights"].shape)
         return {"weights": moved["weights"] - correction}, memory
 
-    def check(self, problem: Problem) -> None:
+    def check(self, problem: Problem, params: PyTree[Array]) -> None:
         design_matrix(problem)
         require(
             problem.task.metric == "error",
@@ -94,7 +92,7 @@ class LossScaledDescent(Discrete):
     def log10_time(self, state: State) -> Float[Array, ""]:
         return state.memory / jnp.log(10.0)
 
-    def check(self, problem: Problem) -> None:
+    def check(self, problem: Problem, params: PyTree[Array]) -> None:
         require(
             isinstance(problem.penalty, NoPenalty),
             "LossScaledDescent goes down the loss alone: leave the penalty out.",

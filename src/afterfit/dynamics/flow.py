@@ -92,6 +92,7 @@ class GradientFlow(Dynamics):
         solver, controller = self._method()
         terms = self._terms()
         last = state.step + limit
+        target = target.astype(state.memory.time.dtype)
 
         def unfinished(state: State) -> Bool[Array, ""]:
             flow = state.memory

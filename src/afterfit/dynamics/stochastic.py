@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key, PyTree
 
 from afterfit.dynamics._base import Discrete
+from afterfit.inputs import Entries
 from afterfit.problem import Problem, take_examples
 from afterfit.spec import require
 
@@ -40,7 +41,7 @@ class SGD(Discrete):
         position = (position + 1) % (problem.data.n // self.batch)
         return jax.tree.map(lambda p, g: p - self.lr * g, params, gradient), (position, order)
 
-    def check(self, problem: Problem) -> None:
+    def check(self, problem: Problem, params: PyTree[Array]) -> None:
         require(
             self.batch <= problem.data.n,
             f"batch must be at most the number of examples, {problem.data.n}, got {self.batch}.",
@@ -71,8 +72,9 @@ class LabelNoiseSGD(Discrete):
         gradient = jax.tree.map(jnp.add, jax.grad(loss)(params), problem.penalty.weighted_subgradient(params))
         return jax.tree.map(lambda p, g: p - self.lr * g, params, gradient), memory
 
-    def check(self, problem: Problem) -> None:
+    def check(self, problem: Problem, params: PyTree[Array]) -> None:
+        single = problem.data.targets.ndim == 1
         require(
-            problem.task.metric == "error" and problem.task.signature.outputs == (),
+            problem.task.metric == "error" and (single or isinstance(problem.data.inputs, Entries)),
             "LabelNoiseSGD adds noise to real labels and needs a task with a squared loss and one output.",
         )
