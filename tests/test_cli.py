@@ -135,7 +135,7 @@ def test_help_teaches():
         (["run", "none.toml"], "cannot read none.toml: No such file"),
         (["run", "my.toml", "--scale", "quick"], "--scale quick is for gallery entries"),
         (["run", "my.toml", "--set", "penalty.strengh=1"], "did you mean 'penalty.strength'?"),
-        (["run", "my.toml", "--set", "penalty.strength=-1"], "must be 0 or more, got -1.0"),
+        (["run", "my.toml", "--set", "penalty.strength=-1"], "0 or more, got -1.0"),
         (["run", "my.toml", "--set", "penalty.strength=much"], "must be a number, got 'much'"),
         (["run", "my.toml", "--set", "task.sparsity=21"], "must be between 1 and 20, got 21"),
         (["run", "my.toml", "--set", "task.N=0"], "N must be positive, got 0"),

@@ -430,27 +430,52 @@ def test_a_flow_out_of_steps_keeps_what_it_has():
     np.testing.assert_allclose(np.concatenate([run.params["plus"], run.params["minus"]]), exact, atol=1e-7)
 
 
-class Runaway(af.penalties.Penalty):
-    """−θ³/3: its flow is θ' = θ², so θ = 1/(1 − t) from 1, and no further than t = 1."""
+class Power(af.penalties.Penalty):
+    """θᵖ/p of a single number: its flow is θ' = −β·θᵖ⁻¹, known in closed form."""
+
+    power: float = 2.0
+    sign: float = 1.0
 
     def value(self, params):
-        return -(params**3) / 3
+        return self.sign * params**self.power / self.power
+
+
+def flow_of_a_number(power, sign, until):
+    """θ over time from θ = 1, and how the run went. Numbers only differ: compiled once."""
+    run = af.train(
+        task=Arrays(np.ones((1, 1)), np.ones(1), np.ones((1, 1)), np.ones(1)),
+        model=Function(constant, np.ones(())),
+        penalty=Power(1.0, power, sign),
+        dynamics=GradientFlow(until, max_steps=2000, first=0.1),
+        init=Own(),
+        observations=8,
+    )
+    return run.curves.time.values, run.curves.norm_l2.values, run
+
+
+def constant(params, x):
+    """Fits a target of 1 whatever the parameter is."""
+    return 1.0 + 0.0 * params
+
+
+def test_flow_adapts_its_steps_to_slow_and_to_fast():
+    # θ' = −θ³: θ = 1/√(1 + 2t). The explicit step may grow in proportion to t, so 10⁶ takes hundreds of steps.
+    time, theta, run = flow_of_a_number(4.0, 1.0, until=1e6)
+    assert run.status == "finished"
+    np.testing.assert_allclose(theta, 1 / np.sqrt(1 + 2 * time), rtol=1e-5)
+    assert run.work["steps_accepted"] + run.work["steps_rejected"] < 500
+    # θ' = θ²: θ = 1/(1 − t), a thousand at the end. Errors of 1e-6 in θ = 1 are carried along in 1/θ = 1 − t.
+    time, theta, run = flow_of_a_number(3.0, -1.0, until=0.999)
+    assert run.status == "finished"
+    np.testing.assert_allclose(1 / theta, 1 - time, atol=1e-5)
 
 
 def test_a_flow_that_blows_up_in_finite_time_says_so():
-    run = af.train(
-        task=Arrays(np.ones((1, 1)), np.ones(1), np.ones((1, 1)), np.ones(1)),
-        model=Function(lambda p, x: 1.0 + 0.0 * p, np.ones(())),  # fits whatever the parameter is
-        penalty=Runaway(1.0),
-        dynamics=GradientFlow(2.0, max_steps=2000, first=0.1),
-        init=Own(),
-        observations=5,
-    )
-    time, theta = run.curves.time.values, run.curves.norm_l2.values
+    time, theta, run = flow_of_a_number(3.0, -1.0, until=2.0)
     assert run.status in ("step limit", "diverged")
     assert "max_steps" in run.message
-    assert time[-1] < 1.001
-    np.testing.assert_allclose(theta[time < 0.9], 1 / (1 - time[time < 0.9]), rtol=1e-5)
+    assert time[-1] < 1.001  # θ' = θ² ends at t = 1
+    np.testing.assert_allclose(1 / theta[time < 0.9], 1 - time[time < 0.9], atol=1e-5)
 
 
 # Refusals.

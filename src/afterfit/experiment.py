@@ -97,7 +97,8 @@ class Experiment:
         by_noun: dict[str, dict[str, Any]] = {}
         for path, value in changes.items():
             head, _, rest = path.partition(".")
-            require(bool(rest) or head in _NUMBERS, f"there is no setting {path!r}: {nearest(path, self._names())}")
+            whole = head in _NUMBERS or (head in _NOUNS and isinstance(value, Mapping))
+            require(bool(rest) or whole, f"there is no setting {path!r}: {nearest(path, self._names())}")
             require(head in _NOUNS or not rest, f"there is no {head!r} to set: {nearest(head, _NOUNS)}")
             by_noun.setdefault(head, {})[rest] = value
         parts = {
@@ -109,6 +110,8 @@ class Experiment:
     def _set_noun(self, head: str, changes: Mapping[str, Any]) -> Any:
         """One noun with all its changes made together: they may only be possible together."""
         noun, family = getattr(self, head), _NOUNS[head]
+        if "" in changes:  # a whole noun, given as a table
+            return family.from_dict({**changes[""], **{k: v for k, v in changes.items() if k}}, head)
         if changes.get("kind", type(noun).__name__) != type(noun).__name__:
             return family.from_dict(changes, head)
         for name in changes:

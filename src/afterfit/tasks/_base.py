@@ -108,6 +108,11 @@ class Task(Spec):
         return curves
 
 
+def share_of(share: float, total: int) -> int:
+    """⌊share·total⌋, where 0.29 of 100 is 29 although 0.29·100 is 28.999… in floating point."""
+    return int(np.floor(share * total + 1e-9))
+
+
 def check_positive(**values: float) -> None:
     """Refuse a size or a number that is not positive, by its name."""
     for name, value in values.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import zlib
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -51,6 +52,7 @@ class Arrays(Task):
 
     def __check_init__(self):
         check_choice("loss_name", self.loss_name, tuple(_LOSSES))
+        Squared(self.reduction)  # refuses an unknown reduction
         shapes = {name: np.shape(getattr(self, name)) for name in ("X", "y", "X_test", "y_test")}
         said = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
         for inputs, targets in (("X", "y"), ("X_test", "y_test")):
@@ -180,23 +182,28 @@ def _idx_path(folder: str, name: str) -> Path:
     raise SpecError(f"{folder} has no {name} (nor {name}.gz): put MNIST's four files there.")
 
 
-def _open(path: Path):
-    return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
-
-
 def _idx_shape(path: Path) -> tuple[int, ...]:
     """The shape in the header of an IDX file: two zero bytes, the type (8: unsigned byte), the rank, the sizes."""
-    with _open(path) as file:
-        magic = file.read(4)
-        require(len(magic) == 4 and magic[:3] == b"\x00\x00\x08", f"{path.name} is not an IDX file of bytes.")
-        return tuple(int.from_bytes(file.read(4), "big") for _ in range(magic[3]))
+    magic = _read(path, 4)
+    require(len(magic) == 4 and magic[:3] == b"\x00\x00\x08", f"{path.name} is not an IDX file of bytes.")
+    rank = magic[3]
+    header = _read(path, 4 + 4 * rank)[4:]
+    require(len(header) == 4 * rank, f"{path.name} is cut short: its header is not complete.")
+    return tuple(int.from_bytes(header[4 * k : 4 * k + 4], "big") for k in range(rank))
 
 
 def read_idx(path: Path) -> np.ndarray:
     """The array in an IDX file, the format of MNIST."""
     shape = _idx_shape(path)
-    with _open(path) as file:
-        file.seek(4 + 4 * len(shape))
-        content = np.frombuffer(file.read(), dtype=np.uint8)
+    content = np.frombuffer(_read(path)[4 + 4 * len(shape) :], dtype=np.uint8)
     require(content.size == np.prod(shape), f"{path.name} is cut short: {content.size} bytes for shape {shape}.")
     return content.reshape(shape)
+
+
+def _read(path: Path, count: int = -1) -> bytes:
+    """The first `count` bytes of a file, or all of them, unzipped."""
+    try:
+        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
+            return file.read(count)
+    except (EOFError, gzip.BadGzipFile, zlib.error):
+        raise SpecError(f"{path.name} is cut short or damaged: it cannot be unzipped.") from None

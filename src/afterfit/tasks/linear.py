@@ -15,7 +15,7 @@ from afterfit.inputs import Signature
 from afterfit.losses import Exponential, Logistic, Loss, Squared
 from afterfit.models import LinearModel, Model
 from afterfit.spec import require
-from afterfit.tasks._base import Data, Task, check_choice, check_positive
+from afterfit.tasks._base import Data, Task, check_choice, check_positive, share_of
 
 __all__ = ["MarginClassification", "SparseClassification", "SparseRecovery", "SparseRegression"]
 
@@ -155,7 +155,7 @@ class SparseRecovery(_VectorTask):
         truth = np.zeros(n)
         truth[rng.choice(n, self.sparsity, replace=False)] = scale * rng.standard_normal(self.sparsity)
         basis, _ = np.linalg.qr(rng.standard_normal((n, n)))
-        coherent = min(int(self.coherence * N), n)
+        coherent = min(share_of(self.coherence, N), n)
         M = np.concatenate([basis[:, :coherent].T, rng.standard_normal((N - coherent, n)) / np.sqrt(n)])
         X, X_test = M @ basis, rng.standard_normal((1000, n)) / np.sqrt(n)
         variance = 0.0 if self.snr is None else self.sparsity * scale**2 / (N * self.snr)  # E‖a*‖² = sparsity·scale²

@@ -12,7 +12,7 @@ from afterfit.inputs import Entries, Signature
 from afterfit.losses import Loss, Squared
 from afterfit.models import LinearModel, Model
 from afterfit.spec import require
-from afterfit.tasks._base import Data, Task, check_choice, check_positive
+from afterfit.tasks._base import Data, Task, check_choice, check_positive, share_of
 
 __all__ = ["MatrixCompletion", "MatrixSensing"]
 
@@ -112,14 +112,14 @@ class MatrixCompletion(_MatrixTask):
     def count(self) -> int:
         """How many entries are observed, N."""
         share = isinstance(self.observed, float) and self.observed < 1
-        return int(self.observed * self.rows * self.columns) if share else int(self.observed)
+        return share_of(self.observed, self.rows * self.columns) if share else int(self.observed)
 
     def draw(self, rng: np.random.Generator) -> Data:
         U, V = self.draw_factors(rng)
         M = U @ V.T
         leverage = leverage_scores(M, self.rank)
         by_leverage = np.argsort(-np.add.outer(*leverage).ravel(), kind="stable")
-        chosen = by_leverage[: int(self.coherence * self.count)]
+        chosen = by_leverage[: share_of(self.coherence, self.count)]
         rest = np.setdiff1d(np.arange(M.size), chosen)
         chosen = np.concatenate([chosen, rng.choice(rest, self.count - len(chosen), replace=False)])
         mask = np.zeros(M.size)
@@ -175,7 +175,7 @@ class MatrixSensing(_MatrixTask):
         else:
             U, _, Vt = np.linalg.svd(M)
             left, right = rng.standard_normal((n, rows)) / rows, rng.standard_normal((n, columns)) / columns
-            coherent = int(coherence * n)
+            coherent = share_of(coherence, n)
             left[: min(coherent, rows)] = U.T[: min(coherent, rows)]
             right[: min(coherent, columns)] = Vt[: min(coherent, columns)]
             X = left[:, :, None] * right[:, None, :]

@@ -9,7 +9,7 @@ from afterfit.criteria import Criteria
 from afterfit.inputs import OneHot, Signature
 from afterfit.losses import CrossEntropy, Loss
 from afterfit.spec import require
-from afterfit.tasks._base import Data, Task, check_choice
+from afterfit.tasks._base import Data, Task, check_choice, share_of
 
 __all__ = ["ModularArithmetic"]
 
@@ -47,7 +47,7 @@ class ModularArithmetic(Task):
     @property
     def n(self) -> int:
         """How many pairs are trained on."""
-        return int(self.fraction * self.p**2)
+        return share_of(self.fraction, self.p**2)
 
     @property
     def signature(self) -> Signature:
