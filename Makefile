@@ -37,7 +37,6 @@ docs: $(DONE)  ## the site, in site/
 	$(BIN)/mkdocs build --strict
 
 bench: $(DONE)  ## the speed and memory table; PyTorch's rows need torch in the environment
-	$(BIN)/python -m pip install --quiet --group benchmark
 	$(BIN)/python benchmarks/core.py
 
 clean:

@@ -376,20 +376,23 @@ class Ridge(penalties.Penalty):
     power: float = 2.0
     times: int = 1
     name: str = "ridge"
+    corners: tuple[float, ...] = ()
+    inner: penalties.Penalty | None = None
 
     def value(self, params):
         return params**self.power
 
 
 def test_a_noun_of_ones_own_is_known_by_being_defined():
-    ridge = Ridge(0.5, 3.0, 2, "mine")
+    ridge = Ridge(0.5, 3.0, 2, "mine", (1.0, 2.0), penalties.L1(0.1))
     for again in read_back(ridge):
         assert again == ridge
-    read = penalties.Penalty.from_dict({"kind": "Ridge", "strength": 1, "power": 3})
+    read = penalties.Penalty.from_dict({"kind": "Ridge", "strength": 1, "power": 3, "corners": [1, 2]})
     assert (type(read.strength), type(read.power)) == (float, float)
+    assert read.corners == (1.0, 2.0)
     with pytest.raises(SpecError, match=r"'Rige'.*'Ridge'"):
         penalties.Penalty.from_dict({"kind": "Rige", "strength": 1})
-    for field, value in (("power", "3"), ("times", 1.5), ("times", "1"), ("name", 3)):
+    for field, value in (("power", "3"), ("times", 1.5), ("times", "1"), ("name", 3), ("corners", 2.5)):
         with pytest.raises(SpecError, match=rf"penalty\.{field} must be .*{value!r}"):
             penalties.Penalty.from_dict({"kind": "Ridge", "strength": 1.0, field: value})
 

@@ -453,6 +453,14 @@ def test_a_foreign_directory_is_left_alone(run, tmp_path, content):
     assert {path.name: path.read_text() for path in place.iterdir()} == dict.fromkeys(content, "precious")
 
 
+def test_notes_beside_an_earlier_run_are_not_lost(run, tmp_path):
+    place = run.save(tmp_path / "run")
+    (place / "notes.md").write_text("precious")
+    with contextlib.suppress(SpecError):  # refusing is as good as keeping them
+        run.save(place)
+    assert (place / "notes.md").read_text() == "precious"
+
+
 def test_a_file_in_the_way_is_left_alone(run, tmp_path):
     (tmp_path / "place").write_text("precious")
     with pytest.raises(SpecError, match="place"):
