@@ -1,337 +1,338 @@
-"""Speed and memory of the core, as ratios measured side by side in one run.
+"""Speed and memory of afterfit, beside the same arithmetic without it.
 
-    python benchmarks/core.py [--only NAME ...]
+    python benchmarks/core.py [--quick] [--only NAME ...] [--json FILE]
 
-Every competitor runs in a process of its own, one after the other: PyTorch's threads spin while they wait and
-would take the cores from XLA. Where two are compared they alternate for several rounds, and the medians are
-compared. Writes docs/benchmarks.json and the table in docs/benchmarks.md.
+Prints a table, writes it with all measurements to docs/benchmarks.json and puts it into docs/benchmarks.md.
+`--only` measures some benchmarks and leaves the rows of the others as they were; `--quick` uses shorter loops and
+writes to benchmarks/results/quick.json, leaving the documentation alone. How it is measured: docs/benchmarks.md.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
+import datetime
+import importlib.metadata
+import importlib.util
 import json
+import math
+import os
 import platform
-import resource
 import statistics
 import subprocess
 import sys
-import time
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
-import numpy as np
+from workers import seconds
 
-DOCS = Path(__file__).parent.parent / "docs"
-ROUNDS = 5
-
-
-# ------------------------------------------------------------------------------------------------ what is measured
-
-
-def sparse_recovery(steps: int = 2_000_000) -> dict[str, float]:
-    """Microseconds a step of notsawo2025/fig3: afterfit with its 200 observations, a bare lax.scan, plain NumPy."""
-    import jax
-    import jax.numpy as jnp
-
-    from afterfit import papers, run_experiment
-
-    experiment = papers.find("notsawo2025/fig3").experiments("paper")["run"].set({"dynamics.steps": steps})
-    data = experiment.draw()
-    lr, beta = experiment.dynamics.lr, experiment.penalty.strength
-    run_experiment(experiment.set({"dynamics.steps": 1000}), progress=False)  # compiles
-    with jax.enable_x64(True):
-        X, y = jnp.asarray(data.inputs), jnp.asarray(data.targets)
-
-        @jax.jit
-        def scan(a):
-            def step(a, _):
-                return a - lr * (X.T @ (X @ a - y) + beta * jnp.sign(a)), None
-
-            return jax.lax.scan(step, a, None, length=steps)[0]
-
-        scan(jnp.zeros(X.shape[1])).block_until_ready()
-        ours, bare = [], []
-        for _ in range(ROUNDS):
-            ours.append(run_experiment(experiment, progress=False).seconds)
-            began = time.perf_counter()
-            scan(jnp.zeros(X.shape[1])).block_until_ready()
-            bare.append(time.perf_counter() - began)
-    few = 30_000
-    a, began = np.zeros(data.inputs.shape[1]), time.perf_counter()
-    for _ in range(few):
-        a = a - lr * (data.inputs.T @ (data.inputs @ a - data.targets) + beta * np.sign(a))
-    numpy_seconds = (time.perf_counter() - began) / few
-    scale = 1e6 / steps
-    return {
-        "afterfit": statistics.median(ours) * scale,
-        "scan": statistics.median(bare) * scale,
-        "numpy": numpy_seconds * 1e6,
-    }
+HERE = Path(__file__).parent
+DOCS = HERE.parent / "docs"
+NO_TORCH = "not measured: pip install torch (CPU build)"
 
 
-def sparse_recovery_torch(steps: int = 5000) -> dict[str, float]:
-    """The same step in PyTorch, with autograd and its SGD."""
-    import torch
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One comparison: `ratio` is the number that the target is about, `met` None where there is no target."""
 
-    from afterfit import papers
-
-    experiment = papers.find("notsawo2025/fig3").experiments("paper")["run"]
-    data = experiment.draw()
-    X, y = torch.tensor(data.inputs), torch.tensor(data.targets)
-    a = torch.zeros(X.shape[1], dtype=torch.float64, requires_grad=True)
-    optimiser = torch.optim.SGD([a], lr=experiment.dynamics.lr)
-
-    def step():
-        optimiser.zero_grad()
-        (0.5 * ((X @ a - y) ** 2).sum() + experiment.penalty.strength * a.abs().sum()).backward()
-        optimiser.step()
-
-    for _ in range(200):
-        step()
-    began = time.perf_counter()
-    for _ in range(steps):
-        step()
-    return {"torch": (time.perf_counter() - began) / steps * 1e6}
+    name: str
+    what: str
+    measured: str
+    target: str
+    ratio: float | None = None
+    met: bool | None = None
+    samples: dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
-def paper_scale(id: str, steps: int) -> dict[str, float]:
-    """Seconds of a gallery entry's run at paper scale, compilation included."""
-    from afterfit import papers, run_experiment
-
-    experiment = papers.find(id).experiments("paper")["run"].set({"dynamics.steps": steps})
-    run = run_experiment(experiment, progress=False)
-    assert run.status == "finished"
-    return {"seconds": run.seconds}
+# --- The benchmarks: each yields rows ---
 
 
-def _modular_experiment(steps: int):
-    from afterfit import Experiment, dynamics, inits, models, penalties, tasks
+def subgradient(quick: bool) -> Iterator[Row]:
+    """A subgradient step of notsawo2025/fig3."""
+    rounds = 2 if quick else 3
+    samples: dict[str, list[float]] = {"afterfit": [], "scan": [], "numpy": [], "torch": []}
+    with tempfile.TemporaryDirectory() as folder:
+        data = f"{folder}/step.npz"
+        paper = worker("step_data", file=data)
+        steps = paper["steps"] // 10 if quick else paper["steps"]
+        for _ in range(rounds):
+            found = worker("step_afterfit", data=data, steps=steps, rounds=2)
+            found |= worker("step_numpy", data=data, steps=20_000 if quick else 200_000)
+            if has_torch():
+                found |= worker("step_torch", data=data, steps=2_000 if quick else 20_000)
+            for other in ("scan", "numpy", "torch"):
+                if f"{other}_end" in found:
+                    check_same(f"{other}'s weights", found[f"{other}_end"], found["afterfit_end"], 1e-9)
+            for name, times in samples.items():
+                if name in found:
+                    times += found[name] if isinstance(found[name], list) else [found[name]]
+    ours = statistics.median(samples["afterfit"])
+    for other, what, target, bound in (
+        ("scan", "step of notsawo2025/fig3, observations included, over a bare `lax.scan`", "≤ 1.5", 1.5),
+        ("numpy", "the same loop in NumPy over it", "≥ 5", 5.0),
+        ("torch", "the same loop in PyTorch (autograd, SGD) over it", "≥ 50", 50.0),
+    ):
+        if not samples[other]:
+            yield Row(f"subgradient/{other}", what, NO_TORCH, target)
+            continue
+        theirs = statistics.median(samples[other])
+        ratio = ours / theirs if other == "scan" else theirs / ours
+        yield Row(
+            f"subgradient/{other}",
+            what,
+            f"{micro(ours)} and {micro(theirs)}",
+            target,
+            ratio,
+            ratio <= bound if other == "scan" else ratio >= bound,
+            {"afterfit": samples["afterfit"], other: samples[other], "steps": steps},
+        )
 
-    return Experiment(
-        task=tasks.ModularArithmetic(p=97, fraction=0.4),
-        model=models.MLP((1024,), biases="hidden"),
-        penalty=penalties.L2(1e-4),
-        dynamics=dynamics.GradientDescent(lr=0.002, steps=steps),
-        init=inits.He(),
-        observations=2,
+
+def boursier(quick: bool) -> Iterator[Row]:
+    """boursier2025/fig2 at paper scale."""
+    yield paper_run("boursier2025/fig2", 10_000_000, 90.0, quick)
+
+
+def lyu(quick: bool) -> Iterator[Row]:
+    """lyu2023/fig3, a million steps of plain gradient descent."""
+    yield paper_run("lyu2023/fig3", 1_000_000, 240.0, quick)
+
+
+def paper_run(entry: str, steps: int, bound: float, quick: bool) -> Row:
+    """A whole run, data, compiling and observations included; `quick` runs a part and scales it."""
+    part = steps // 100 if quick else steps
+    found = worker("gallery", entry=entry, steps=part, twice=quick)
+    if found["status"] != "finished" or found["steps"] != part:
+        raise SystemExit(f"{entry} did not finish: {found}.")
+    taken = found["seconds"]
+    if quick:
+        taken += found["again"] * (steps / part - 1)
+    return Row(
+        entry,
+        f"{entry} at paper scale, {steps:.0e} steps, from start to end".replace("e+0", "e"),
+        f"{taken:.1f} s" + (f", scaled from {part} steps" if quick else ""),
+        f"< {bound:g} s",
+        taken / bound,
+        taken < bound,
+        found,
     )
 
 
-def modular_addition(steps: int = 40) -> dict[str, float]:
-    """Milliseconds a step of the two-layer net on modular addition (p=97, 40 %, h=1024, float32)."""
-    import jax
-    import jax.numpy as jnp
-
-    from afterfit.train import _advance, _numbers_as_arrays, _start, prepare
-
-    experiment = _modular_experiment(steps)
-    with jax.enable_x64(True):
-        problem, params = prepare(experiment)
-        dynamics = _numbers_as_arrays(experiment.dynamics, params)
-        state = _start(dynamics, problem, params, jax.random.key(0))
-
-        def go(target: int):
-            return jax.block_until_ready(_advance(dynamics, problem, state, jnp.asarray(target), jnp.asarray(10**9)))
-
-        go(2)
-        began = time.perf_counter()
-        go(steps)
-        return {"afterfit": (time.perf_counter() - began) / steps * 1e3}
-
-
-def modular_addition_torch(steps: int = 40) -> dict[str, float]:
-    """The same step in PyTorch with one-hot matrix products."""
-    import torch
-
-    data = _modular_experiment(steps).draw()
-    tokens = torch.tensor(np.asarray(data.inputs.tokens))
-    x = torch.nn.functional.one_hot(tokens, 97).reshape(len(tokens), -1).float()
-    labels = torch.tensor(np.asarray(data.targets))
-    torch.manual_seed(0)
-    W1 = (torch.randn(1024, 194) * (2 / 194) ** 0.5).requires_grad_()
-    b1 = torch.zeros(1024, requires_grad=True)
-    W2 = (torch.randn(97, 1024) * (2 / 1024) ** 0.5).requires_grad_()
-    optimiser = torch.optim.SGD([W1, b1, W2], lr=0.002, weight_decay=1e-4)
-
-    def step():
-        optimiser.zero_grad()
-        torch.nn.functional.cross_entropy(torch.relu(x @ W1.T + b1) @ W2.T, labels).backward()
-        optimiser.step()
-
-    for _ in range(3):
-        step()
-    began = time.perf_counter()
-    for _ in range(steps):
-        step()
-    return {"torch": (time.perf_counter() - began) / steps * 1e3}
+def modular(quick: bool) -> Iterator[Row]:
+    """A gradient step of the two-layer net on modular addition."""
+    rounds, loop = (2, {"steps": 10, "rounds": 5}) if quick else (4, {"steps": 20, "rounds": 10})
+    samples: dict[str, list[float]] = {"afterfit": [], "torch": []}
+    what = "gradient step on one-hot pairs (p = 97, 40 %, h = 1024), one-hot products in PyTorch over it"
+    with tempfile.TemporaryDirectory() as folder:
+        data = f"{folder}/modular.npz"
+        worker("modular_data", file=data)
+        for _ in range(rounds):
+            found = worker("modular_afterfit", **loop)
+            samples["afterfit"] += found["afterfit"]
+            if has_torch():
+                other = worker("modular_torch", data=data, **loop)
+                samples["torch"] += other["torch"]
+                check_same("PyTorch's loss", [other["torch_loss"]], [found["afterfit_loss"]], 1e-5)
+    ours = statistics.median(samples["afterfit"])
+    if not samples["torch"]:
+        yield Row("modular", what, f"{milli(ours)}; PyTorch {NO_TORCH}", "≥ 2", None, None, samples)
+        return
+    theirs = statistics.median(samples["torch"])
+    ratio = theirs / ours
+    yield Row("modular", what, f"{milli(ours)} and {milli(theirs)}", "≥ 2", ratio, ratio >= 2, samples)
 
 
-def memory(steps: int, observations: int) -> dict[str, float]:
-    """Megabytes of peak memory of one run of notsawo2025/fig3, beyond those of a short one."""
-    from afterfit import papers, run_experiment
+def memory(quick: bool) -> Iterator[Row]:
+    """Resident memory against the number of steps and of observations."""
+    rounds = 1 if quick else 3
 
-    experiment = papers.find("notsawo2025/fig3").experiments("paper")["run"]
-    run_experiment(experiment.set({"dynamics.steps": 100, "observations": 10}), progress=False)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    run = run_experiment(experiment.set({"dynamics.steps": steps, "observations": observations}), progress=False)
-    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-    return {"megabytes": grown / 1024, "curves": run.curves.nbytes / 1e6}
+    def growth(steps: int, observations: int) -> dict[str, Any]:
+        found = [worker("memory", steps=steps, observations=observations) for _ in range(rounds)]
+        return found[0] | {"bytes": statistics.median(one["bytes"] for one in found)}
 
-
-def import_time() -> dict[str, float]:
-    """Seconds of `import jax`, and of `import afterfit` after it."""
-    code = (
-        "import time; a = time.perf_counter(); import jax; b = time.perf_counter(); import afterfit; "
-        "print(b - a, time.perf_counter() - b)"
+    by_steps = {steps: growth(steps, 200) for steps in (10_000, 100_000, 1_000_000)}
+    rise = {steps: found["bytes"] for steps, found in by_steps.items()}
+    # The observations are log-spaced whole numbers: more of them are distinct when there are more steps.
+    seen = {steps: found["observed"] for steps, found in by_steps.items()}
+    a_step = (rise[1_000_000] - rise[10_000]) / (1_000_000 - 10_000)
+    yield Row(
+        "memory/steps",
+        "growth of the resident memory over a run of 10⁴, 10⁵, 10⁶ steps: bytes a step",
+        ", ".join(mega(rise[steps]) for steps in rise),
+        "< 8, one number",
+        a_step,
+        a_step < 8,
+        {"bytes": rise, "observed": seen},
     )
-    times = [
-        [float(t) for t in subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.split()]
-        for _ in range(ROUNDS + 1)
-    ][1:]  # the first one fills the cache of the file system
-    jax, afterfit = (statistics.median(column) for column in zip(*times, strict=True))
-    return {"jax": jax, "afterfit": afterfit}
-
-
-WORKERS: dict[str, Callable[..., dict[str, float]]] = {
-    f.__name__: f
-    for f in (
-        sparse_recovery,
-        sparse_recovery_torch,
-        paper_scale,
-        modular_addition,
-        modular_addition_torch,
-        memory,
-        import_time,
+    by_count = {count: growth(1_000_000, count) for count in (50, 500, 5000)}
+    few, many = by_count[50], by_count[5000]
+    a_row = (many["bytes"] - few["bytes"]) / (many["observed"] - few["observed"])
+    own = (many["curves"] - few["curves"]) / (many["observed"] - few["observed"])
+    yield Row(
+        "memory/observations",
+        "the same with 50, 500, 5000 observations of 10⁶ steps: bytes an observation",
+        ", ".join(mega(found["bytes"]) for found in by_count.values()) + f"; its numbers are {own:.0f} bytes",
+        "grows",
+        a_row,
+        None,
+        {str(count): found for count, found in by_count.items()},
     )
+
+
+def imports(quick: bool) -> Iterator[Row]:
+    """The time to import the package beyond that of JAX."""
+    codes = {"jax": "import jax", "both": "import jax; import afterfit"}
+    times: dict[str, list[float]] = {name: [] for name in codes}
+    for round in range(4 if quick else 12):
+        for name, code in codes.items():
+            taken = seconds(lambda code=code: subprocess.run([sys.executable, "-c", code], check=True))
+            if round:  # the first one reads the files from the disk
+                times[name].append(taken)
+    jax, both = (statistics.median(times[name]) for name in codes)
+    yield Row(
+        "import",
+        "`import jax; import afterfit` beyond `import jax`, in seconds",
+        f"{both:.2f} s and {jax:.2f} s",
+        "< 1",
+        both - jax,
+        both - jax < 1,
+        times,
+    )
+
+
+BENCHMARKS: dict[str, Callable[[bool], Iterator[Row]]] = {
+    "subgradient": subgradient,
+    "boursier": boursier,
+    "lyu": lyu,
+    "modular": modular,
+    "memory": memory,
+    "import": imports,
 }
 
 
-# -------------------------------------------------------------------------------------------------- what is asked
+# --- How they are measured and written down ---
 
 
-def _measure(worker: str, *args) -> dict[str, float] | None:
-    """Run a worker in a process of its own; None where what it needs is not installed."""
-    command = [sys.executable, __file__, "--worker", json.dumps([worker, *args])]
+def worker(name: str, **settings: Any) -> dict[str, Any]:
+    """What a worker measures, alone in a process of its own."""
+    command = [sys.executable, str(HERE / "workers.py"), name, json.dumps(settings)]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
-        if "No module named 'torch'" in done.stderr:
-            return None
-        raise RuntimeError(done.stderr)
+        raise SystemExit(f"{' '.join(command)}\n{done.stderr}")
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def _alternate(ours: str, theirs: str) -> tuple[float, float] | None:
-    """Medians of two workers that take turns."""
-    pairs = [(_measure(ours), _measure(theirs)) for _ in range(ROUNDS)]
-    if any(their is None for _, their in pairs):
-        return None
-    return tuple(statistics.median(next(iter(m.values())) for m in column) for column in zip(*pairs, strict=True))
+def has_torch() -> bool:
+    return importlib.util.find_spec("torch") is not None
 
 
-def _row(name: str, measured: str, value: float | None, target: str, met: bool | None) -> dict:
-    return {"name": name, "measured": measured, "value": value, "target": target, "met": met}
+def check_same(what: str, found: list[float], expected: list[float], tolerance: float) -> None:
+    """Competitors that do not compute the same thing are not compared."""
+    scale = max(abs(value) for value in expected)
+    error = max(abs(a - b) for a, b in zip(found, expected, strict=True)) / scale
+    if not error <= tolerance:
+        raise SystemExit(f"{what} differ from afterfit's by {error:.2g} of their size: nothing to compare.")
 
 
-NOT_MEASURED = "not measured: install torch (CPU build)"
+def micro(seconds: float) -> str:
+    return f"{1e6 * seconds:.3g} µs"
 
 
-def bench_step():
-    rates = _measure("sparse_recovery")
-    ours, scan, plain = rates["afterfit"], rates["scan"], rates["numpy"]
-    name = "step of notsawo2025/fig3, observations included"
-    said = f"{ours:.2f} µs; bare lax.scan {scan:.2f} µs"
-    yield _row(f"{name}: against lax.scan", said, ours / scan, "≤ 1.5", ours / scan <= 1.5)
-    yield _row(f"{name}: NumPy against it", f"NumPy {plain:.1f} µs", plain / ours, "≥ 5", plain / ours >= 5)
-    torch = _measure("sparse_recovery_torch")
-    if torch is None:
-        yield _row(f"{name}: PyTorch against it", NOT_MEASURED, None, "≥ 50", None)
-    else:
-        ratio = torch["torch"] / ours
-        yield _row(f"{name}: PyTorch against it", f"PyTorch {torch['torch']:.0f} µs", ratio, "≥ 50", ratio >= 50)
+def milli(seconds: float) -> str:
+    return f"{1e3 * seconds:.1f} ms"
 
 
-def bench_paper():
-    for id, steps, limit in (("boursier2025/fig2", 10**7, 90), ("lyu2023/fig3", 10**6, 240)):
-        seconds = _measure("paper_scale", id, steps)["seconds"]
-        yield _row(f"{id}, {steps:.0e} steps", f"{seconds:.0f} s", seconds, f"< {limit} s", seconds < limit)
+def mega(size: float) -> str:
+    return f"{size / 1e6:.1f} MB"
 
 
-def bench_modular():
-    name = "step of a two-layer net on modular addition: PyTorch against it"
-    both = _alternate("modular_addition", "modular_addition_torch")
-    if both is None:
-        yield _row(name, NOT_MEASURED, None, "≥ 2", None)
-        return
-    ours, torch = both
-    yield _row(name, f"{ours:.1f} ms; PyTorch {torch:.1f} ms", torch / ours, "≥ 2", torch / ours >= 2)
+def cells(row: dict[str, Any]) -> tuple[str, ...]:
+    ratio = "" if row["ratio"] is None else f"{row['ratio']:.3g}"
+    return row["name"], row["measured"], ratio, row["target"], {True: "yes", False: "no", None: ""}[row["met"]]
 
 
-def bench_memory():
-    by_steps = {steps: _measure("memory", steps, 100)["megabytes"] for steps in (10**4, 10**5, 10**6, 10**7)}
-    grown = max(by_steps.values()) - min(by_steps.values())
-    said = ", ".join(f"{steps:.0e} steps {grown:.1f} MB" for steps, grown in by_steps.items())
-    yield _row("memory of a run by steps (100 observations)", said, grown, "no growth (< 5 MB)", grown < 5)
-    runs = {n: _measure("memory", 10**6, n) for n in (50, 500, 5000)}
-    said = ", ".join(f"{n} observations {m['megabytes']:.1f} MB (curves {m['curves']:.2f})" for n, m in runs.items())
-    yield _row("memory of a run by observations (10⁶ steps)", said, None, "grows with observations", None)
+def markdown(report: dict[str, Any]) -> str:
+    """The table of the documentation."""
+    lines = ["| Name | What | Measured | Ratio | Target | Met |", "|---|---|---|---|---|---|"]
+    for row in report["rows"]:
+        name, measured, ratio, target, met = cells(row)
+        lines.append(f"| `{name}` | {row['what']} | {measured} | {ratio} | {target} | {met} |")
+    machine = report["machine"]
+    versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
+    dates = sorted({row["date"] for row in report["rows"]})
+    lines += [
+        "",
+        f"{machine['processor']}, {machine['cores']} cores; {versions}; {' to '.join(dates[:1] + dates[1:][-1:])}.",
+        f"Load of the machine before the first measurement: {machine['load']:.1f}.",
+    ]
+    return "\n".join(lines)
 
 
-def bench_import():
-    times = _measure("import_time")
-    said = f"{times['afterfit']:.2f} s beyond JAX's {times['jax']:.2f} s"
-    yield _row("import", said, times["afterfit"], "< 1 s", times["afterfit"] < 1)
+def machine() -> dict[str, Any]:
+    """Where this is measured, and with what."""
+    processor = platform.processor() or platform.machine()
+    facts = Path("/proc/cpuinfo")
+    if facts.exists():
+        names = [line.split(":")[1].strip() for line in facts.read_text().splitlines() if "model name" in line]
+        processor = names[0] if names else processor
+    versions = {"Python": platform.python_version()}
+    for name in ("afterfit", "jax", "numpy", "torch"):
+        if importlib.util.find_spec(name) is not None:
+            versions[name] = importlib.metadata.version(name)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return {"processor": processor, "cores": cores, "load": os.getloadavg()[0], "versions": versions}
 
 
-BENCHMARKS = {
-    "step": bench_step,
-    "paper": bench_paper,
-    "modular": bench_modular,
-    "memory": bench_memory,
-    "import": bench_import,
-}
+def merge(report: dict[str, Any], file: Path, names: list[str]) -> dict[str, Any]:
+    """The report with the rows that were not measured now taken from the file, in the usual order."""
+    if set(names) == set(BENCHMARKS) or not file.exists():
+        return report
+    fresh = {row["name"] for row in report["rows"]}
+    kept = [row for row in json.loads(file.read_text(encoding="utf-8"))["rows"] if row["name"] not in fresh]
+    order = list(BENCHMARKS)
+    rows = sorted(kept + report["rows"], key=lambda row: order.index(row["benchmark"]))
+    return report | {"rows": rows}
+
+
+def put_into_docs(table: str, page: Path) -> None:
+    """Replace what stands between the two marks."""
+    before, _, rest = page.read_text(encoding="utf-8").partition("<!-- table -->")
+    _, mark, after = rest.partition("<!-- /table -->")
+    if not mark:
+        raise SystemExit(f"{page} has no <!-- table --> … <!-- /table --> to fill.")
+    page.write_text(f"{before}<!-- table -->\n\n{table}\n\n{mark}{after}", encoding="utf-8")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", nargs="+", choices=BENCHMARKS, default=list(BENCHMARKS))
-    parser.add_argument("--worker", help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.worker:
-        name, *args = json.loads(options.worker)
-        print(json.dumps(WORKERS[name](*args)))
-        return
-    path = DOCS / "benchmarks.json"
-    results = json.loads(path.read_text()) if path.exists() else {}
-    for name in options.only:
-        rows = []
-        for row in BENCHMARKS[name]():
-            value = "" if row["value"] is None else f"{row['value']:.3g}"
-            print(f"{row['name']}: {row['measured']} -> {value} (target {row['target']}) {row['met']}", flush=True)
-            rows.append(row)
-        results[name] = {"rows": rows, "python": platform.python_version(), "cores": len(_cores())}
-        path.write_text(json.dumps(results, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    _write_table([row for name in BENCHMARKS if name in results for row in results[name]["rows"]])
-
-
-def _cores() -> set[int]:
-    import os
-
-    return os.sched_getaffinity(0)
-
-
-def _write_table(rows: list[dict]) -> None:
-    """The table between the two comments in docs/benchmarks.md."""
-    path = DOCS / "benchmarks.md"
-    lines = ["| what | measured | value | target | met |", "|---|---|---|---|---|"]
-    for row in rows:
-        value = "" if row["value"] is None else f"{row['value']:.3g}"
-        met = {True: "yes", False: "**no**", None: ""}[row["met"]]
-        lines.append(f"| {row['name']} | {row['measured']} | {value} | {row['target']} | {met} |")
-    before, _, rest = path.read_text(encoding="utf-8").partition("<!-- table -->")
-    _, _, after = rest.partition("<!-- /table -->")
-    table = "\n".join(lines)
-    path.write_text(f"{before}<!-- table -->\n{table}\n<!-- /table -->{after}", encoding="utf-8")
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="shorter loops, documentation left alone")
+    parser.add_argument("--only", nargs="+", choices=list(BENCHMARKS), metavar="NAME", help=", ".join(BENCHMARKS))
+    parser.add_argument("--json", type=Path, help="where to write all measurements")
+    arguments = parser.parse_args()
+    official = not arguments.quick and arguments.json is None
+    file = arguments.json or (HERE / "results" / "quick.json" if arguments.quick else DOCS / "benchmarks.json")
+    names = arguments.only or list(BENCHMARKS)
+    here = machine()
+    if here["load"] > 0.5:
+        print(f"The machine is busy (load {here['load']:.1f}): times and ratios will be off.", file=sys.stderr)
+    rows, today = [], datetime.date.today().isoformat()
+    layout = "{:<22} {:<44} {:>8}  {:<16} {}"
+    print(layout.format("name", "measured", "ratio", "target", "met"))
+    for name in names:
+        for row in BENCHMARKS[name](arguments.quick):
+            rows.append({"benchmark": name, "date": today, **dataclasses.asdict(row)})
+            if row.ratio is not None and not math.isfinite(row.ratio):
+                raise SystemExit(f"{row.name} has no ratio: {row.samples}")
+            print(layout.format(*cells(rows[-1])), flush=True)
+    report = merge({"quick": arguments.quick, "machine": here, "rows": rows}, file, names)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    print(f"\nAll measurements are in {os.path.relpath(file)}.")
+    if official:
+        put_into_docs(markdown(report), DOCS / "benchmarks.md")
+        print(f"The table is in {os.path.relpath(DOCS / 'benchmarks.md')}.")
 
 
 if __name__ == "__main__":

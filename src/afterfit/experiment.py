@@ -44,6 +44,9 @@ class Experiment:
     observations: int = 200
 
     def __post_init__(self):
+        for name in _NUMBERS:
+            if isinstance(getattr(self, name), np.integer):
+                object.__setattr__(self, name, int(getattr(self, name)))
         for name, noun in _NOUNS.items():
             value = getattr(self, name)
             require(

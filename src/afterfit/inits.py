@@ -185,7 +185,7 @@ class ZeroLastLayer(_Wrapper):
 
 class Symmetrised(_Wrapper):
     """`init` with every unit copied with opposite output sign, so that the output starts at zero
-    (Chizat et al. 2019; Woodworth et al. 2020, §3)."""
+    (Chizat et al. 2019; Woodworth et al. 2020, §3); for networks, to rounding."""
 
     def apply(self, model: Model, parameters: PyTree[Parameter], rng: np.random.Generator) -> PyTree[np.ndarray]:
         return model.symmetrise(self.init.apply(model, parameters, self.stream(rng)))

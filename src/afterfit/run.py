@@ -99,9 +99,13 @@ class Run:
             write_parquet(self.curves, temporary / "curves.parquet")
             np.savez(temporary / "params.npz", allow_pickle=False, **_flatten(self.params))
             temporary.chmod(0o755)
-            if directory.exists():
-                shutil.rmtree(directory)
-            os.replace(temporary, directory)
+            if _is_run(directory):  # aside first: at no time is there neither the old run nor the new one
+                aside = Path(tempfile.mkdtemp(prefix=f".{directory.name}-old-", dir=directory.parent))
+                os.replace(directory, aside)
+                os.replace(temporary, directory)
+                shutil.rmtree(aside)
+            else:
+                os.replace(temporary, directory)
         except BaseException:
             shutil.rmtree(temporary, ignore_errors=True)
             raise
@@ -164,7 +168,8 @@ def _write_json(path: Path, data: Any) -> None:
 
 
 def _is_run(directory: Path) -> bool:
-    return all((directory / name).is_file() for name in _FILES)
+    """Whether a directory holds a run and nothing else, so that replacing it loses nothing of anyone's."""
+    return directory.is_dir() and {path.name for path in directory.iterdir()} == set(_FILES)
 
 
 def _flatten(params: Any) -> dict[str, np.ndarray]:

@@ -120,7 +120,9 @@ def _plain(value: Any) -> Any:
 
 def _typed(value: Any, field: dataclasses.Field, where: str) -> Any:
     """`value` as the field's annotation wants it: nested nouns built, lists to tuples, 1 to 1.0."""
-    annotation = field.type if isinstance(field.type, str) else getattr(field.type, "__name__", str(field.type))
+    # A class in a module without postponed annotations has types here, others have their words.
+    plain = isinstance(field.type, type) and not hasattr(field.type, "__origin__")
+    annotation = field.type.__name__ if plain else str(field.type)
     many = re.fullmatch(r"tuple\[(\w+), \.\.\.\](.*)", annotation)
     if value is None and "None" in annotation:
         return None
@@ -138,7 +140,7 @@ def _one(value: Any, annotation: str, where: str) -> Any:
     if isinstance(value, jax.Array | Spec):  # traced by JAX, or built already
         return value
     for family in Spec.__subclasses__():
-        if family.__name__ == annotation:
+        if family.__name__ in re.findall(r"\w+", annotation):
             return family.from_dict(value, where)
     wanted = [word for word in _WORDS if word in annotation.replace("|", " ").split()]
     if wanted == ["float"] and type(value) is int:

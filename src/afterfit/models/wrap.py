@@ -21,7 +21,7 @@ class Difference(Model):
     """(f(θ₁, x) − f(θ₂, x))/√2 with θ₁ = θ₂ at the start: the "difference trick" of Hu et al. 2020.
 
     It is one of the three ways to start at zero output that Lyu et al. 2023, §3.1, name. The factor keeps the
-    tangent kernel at initialisation that of `model`.
+    tangent kernel at initialisation that of `model`. An init's norm or scale is that of each copy.
     """
 
     model: Model

@@ -98,8 +98,11 @@ class Arrays(Task):
     @property
     def criteria(self) -> Criteria:
         if self.metric == "error":
-            return Criteria.errors(fit=self.fit or 1e-2, generalise=self.generalise or 1e-1)
-        return Criteria.accuracies(self.fit or 0.99, self.generalise or 0.95)
+            default, make = (1e-2, 1e-1), Criteria.errors
+        else:
+            default, make = (0.99, 0.95), Criteria.accuracies
+        given = (self.fit, self.generalise)
+        return make(*(usual if value is None else value for value, usual in zip(given, default, strict=True)))
 
     def draw(self, rng: np.random.Generator) -> Data:
         X, y, X_test, y_test = (np.asarray(a) for a in (self.X, self.y, self.X_test, self.y_test))

@@ -220,13 +220,15 @@ class SparseClassification(_LinearClassification):
         y, y_test = np.sign(X @ truth), np.sign(X_test @ truth)
         return Data(X, y, X_test, y_test, truth=truth, n=self.n, n_test=self.n_test)
 
-    def population_risk(self, weights: Float[Array, " d"], data: Data) -> Float[Array, ""]:
+    def population_risk(self, weights: Float[Array, " d"], data: Data) -> Float[Array, ""] | None:
         """Share of inputs misclassified: angle(w, w*)/π for Gaussian inputs; for ±1 inputs, exact over the signs
         of the support, and with the rest of ⟨w, x⟩ taken as Gaussian (many small terms) or exactly 0."""
         truth = data.truth
         if self.design == "gaussian":
             cosine = weights @ truth / (jnp.linalg.norm(weights) * jnp.linalg.norm(truth))
             return jnp.where(jnp.any(weights != 0), jnp.arccos(jnp.clip(cosine, -1, 1)) / jnp.pi, 0.5)
+        if self.sparsity > 11:  # 2^sparsity patterns of signs
+            return None
         support = jnp.nonzero(truth, size=self.sparsity)[0]
         signs = jnp.asarray(list(itertools.product((-1.0, 1.0), repeat=self.sparsity)), dtype=weights.dtype)
         margin = (signs @ weights[support]) * jnp.sign(signs @ truth[support])
