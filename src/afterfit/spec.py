@@ -121,8 +121,8 @@ def _plain(value: Any) -> Any:
 def _typed(value: Any, field: dataclasses.Field, where: str) -> Any:
     """`value` as the field's annotation wants it: nested nouns built, lists to tuples, 1 to 1.0."""
     # A class in a module without postponed annotations has types here, others have their words.
-    plain = isinstance(field.type, type) and not hasattr(field.type, "__origin__")
-    annotation = field.type.__name__ if plain else str(field.type)
+    kind: Any = field.type
+    annotation = kind.__name__ if isinstance(kind, type) and not hasattr(kind, "__origin__") else str(kind)
     many = re.fullmatch(r"tuple\[(\w+), \.\.\.\](.*)", annotation)
     if value is None and "None" in annotation:
         return None
