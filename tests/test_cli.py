@@ -307,3 +307,13 @@ def test_diagnose_curves_from_elsewhere():
     quiet = call("diagnose", "log.csv", "-q", "--train", "norm", "--train-like", "error")
     assert len(quiet.stdout.splitlines()) == 1
     assert "has no column 'vall'" in call("diagnose", "log.csv", "--test", "vall").stderr
+
+
+def test_a_run_too_short_for_a_verdict_is_kept_and_says_so(tmp_path):
+    options = ["--scale", "quick", "--set", "dynamics.steps=1", "--out", str(tmp_path / "out")]
+    done = call("run", "tiny2000/fig1", *options)
+    assert done.exit_code == 0, done.output
+    assert "No verdict: diagnosis needs at least 3 observations" in done.output
+    assert (tmp_path / "out" / "runs" / "weak" / "curves.parquet").is_file()
+    assert (tmp_path / "out" / "figure.png").is_file()
+    assert "No verdict" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")

@@ -58,4 +58,12 @@ def show(
         say(f"\nThe other runs differ from {name!r} in", bold=True)
     for other, spec in others:
         flat = flatten(headline)
-        say(f"  {other}: " + ", ".join(to_toml({k: v}) for k, v in flatten(spec).items() if flat.get(k) != v))
+        changes = ((k, v) for k, v in flatten(spec).items() if flat.get(k) != v)
+        say(f"  {other}: " + ", ".join(_in_short(k, v) or to_toml({k: v}) for k, v in changes))
+
+
+def _in_short(name: str, value: object) -> str | None:
+    """A long list, which would hide the other differences, by its first numbers; None for anything else."""
+    if not isinstance(value, list) or len(value) <= 6:
+        return None
+    return f"{name} = [{', '.join(f'{number:.3g}' for number in value[:3])}, …] ({len(value)} numbers)"
