@@ -175,10 +175,7 @@ def modular_afterfit(steps: int, rounds: int) -> dict[str, Any]:
         state = advance(problem, start, jnp.asarray(5))
         loss = float(problem.loss(state.params))
         many = jnp.asarray(steps)
-        times = [
-            seconds(lambda: jax.block_until_ready(advance(problem, state, many))) / steps
-            for _ in range(rounds)
-        ]
+        times = [seconds(lambda: jax.block_until_ready(advance(problem, state, many))) / steps for _ in range(rounds)]
     return {"afterfit": times, "afterfit_loss": loss}
 
 
@@ -230,9 +227,7 @@ def memory(steps: int, observations: int) -> dict[str, Any]:
     run_experiment(experiment, progress=False)
     Path("/proc/self/clear_refs").write_text("5")  # the peak is now what is in use now
     before = _resident("VmRSS")
-    run = run_experiment(
-        experiment.set({"dynamics.steps": steps, "observations": observations}), progress=False
-    )
+    run = run_experiment(experiment.set({"dynamics.steps": steps, "observations": observations}), progress=False)
     growth = _resident("VmHWM") - before
     return {"bytes": growth, "observed": run.curves.sizes["time"], "curves": run.curves.nbytes}
 

@@ -8,6 +8,8 @@ matrix is a table lookup rather than a matrix product.
 from __future__ import annotations
 
 import dataclasses
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -15,7 +17,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-__all__ = ["Entries", "OneHot", "Signature", "measure", "preactivations"]
+__all__ = ["Entries", "OneHot", "Signature", "measure", "preactivations", "through_lookup"]
+
+_BLOCK = 500_000  # numbers in a block of looked-up rows: 2 MB in single precision, about the size of a cache
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,15 +71,37 @@ def measure(inputs: Any, weights: Array) -> Array:
     return jnp.tensordot(inputs, weights, axes=weights.ndim)
 
 
-def preactivations(inputs: Any, weight: Float[Array, "h d"], bias: Float[Array, " h"] | None) -> Float[Array, "n h"]:
+def preactivations(
+    inputs: Float[Array, "n d"], weight: Float[Array, "h d"], bias: Float[Array, " h"] | None
+) -> Float[Array, "n h"]:
     """W x + b for every input."""
-    if isinstance(inputs, OneHot):
-        k = inputs.tokens.shape[1]
-        # The bias is shared out over the k looked-up rows: adding it to the (small) table costs less, forwards
-        # and backwards, than adding it to all n examples. The barrier makes XLA write the transposed table
-        # once instead of striding through the weights at every lookup.
-        table = weight.T if bias is None else weight.T + bias / k
-        table = jax.lax.optimization_barrier(table)
-        return sum((table[row] for row in inputs.rows()), start=jnp.zeros((), table.dtype))
     h = inputs @ weight.T
     return h if bias is None else h + bias
+
+
+def through_lookup(
+    f: Callable[[Float[Array, "m h"]], Array],
+    inputs: OneHot,
+    weight: Float[Array, "h d"],
+    bias: Float[Array, " h"] | None,
+) -> Array:
+    """f(W x + b) for every input, f acting on each example by itself and giving one column an example.
+
+    Looking rows up is quick; writing their n x h sums to memory, and reading them back for the gradient, is not.
+    So the sums are never kept: a block of examples that stays in the cache goes all the way through f, and is
+    looked up once more on the way back.
+    """
+    n, k = inputs.tokens.shape
+    # The bias is shared out over the k looked-up rows: adding it to the small table costs less than adding it to
+    # all examples. One table a token, since the gradient of every block is added to all that it looks into.
+    table = weight.T if bias is None else weight.T + bias / k
+    tables = jnp.split(table, k)
+
+    def block(tokens: Int[Array, "m k"]) -> Array:
+        return f(functools.reduce(jnp.add, (table[tokens[:, i]] for i, table in enumerate(tables))))
+
+    blocks = max(1, round(n * weight.shape[0] / _BLOCK))
+    m = -(-n // blocks)
+    padded = jnp.pad(inputs.tokens, ((0, blocks * m - n), (0, 0))).reshape(blocks, m, k)
+    outputs = jnp.moveaxis(jax.lax.map(jax.checkpoint(block, prevent_cse=False), padded), -1, 1)
+    return outputs.reshape(blocks * m, *outputs.shape[2:])[:n]

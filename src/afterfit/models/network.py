@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from afterfit.inputs import OneHot, Signature, preactivations
+from afterfit.inputs import OneHot, Signature, preactivations, through_lookup
 from afterfit.models._base import Model, Parameter
 from afterfit.spec import SpecError, nearest, require
 
@@ -63,10 +63,19 @@ class MLP(Model):
 
     def __call__(self, params: dict[str, list[dict[str, Array]]], inputs: Any) -> Array:
         first, *inner, last = params["layers"]
-        h = jax.nn.relu(preactivations(inputs, first["weight"], first.get("bias")))
-        for layer in inner:
-            h = jax.nn.relu(preactivations(h, layer["weight"], layer.get("bias")))
-        return preactivations(h, last["weight"], last.get("bias"))
+
+        def hidden(h: Float[Array, "n h"]) -> Float[Array, "n h"]:
+            for layer in inner:
+                h = preactivations(jax.nn.relu(h), layer["weight"], layer.get("bias"))
+            return jax.nn.relu(h)
+
+        if isinstance(inputs, OneHot):
+            # Columns, W₂Hᵀ and not HW₂ᵀ: the gradient of W₂ is then a product of arrays as they lie in memory.
+            outputs = through_lookup(lambda h: last["weight"] @ hidden(h).T, inputs, first["weight"], first.get("bias"))
+            return outputs + last["bias"] if "bias" in last else outputs
+        return preactivations(
+            hidden(preactivations(inputs, first["weight"], first.get("bias"))), last["weight"], last.get("bias")
+        )
 
     @property
     def degree(self) -> int | None:
