@@ -199,7 +199,8 @@ class _Record:
         self.observations: list[tuple[float, int, dict[str, np.ndarray]]] = []  # log₁₀ time, step, quantities
 
     def add(self, dynamics: Dynamics, problem: Problem, state: State) -> None:
-        quantities = {name: np.asarray(value) for name, value in _observe(problem, state.params).items()}
+        # Copied: a view would keep a JAX buffer alive, many times the size of the number in it.
+        quantities = {name: np.array(value) for name, value in _observe(problem, state.params).items()}
         log10_time = float(dynamics.log10_time(state))
         if self.observations and not self.observations[-1][0] < log10_time < math.inf:
             # The clock of a run that diverges may stand still or be lost with it: this is just later than before.
