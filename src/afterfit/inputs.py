@@ -89,7 +89,7 @@ def through_lookup(
 
     Looking rows up is quick; writing their n x h sums to memory, and reading them back for the gradient, is not.
     So the sums are never kept: a block of examples that stays in the cache goes all the way through f, and is
-    looked up once more on the way back.
+    looked up once more on the way back. Only products of matrices inside f are kept, being dearer than memory.
     """
     n, k = inputs.tokens.shape
     # The bias is shared out over the k looked-up rows: adding it to the small table costs less than adding it to
@@ -103,5 +103,6 @@ def through_lookup(
     blocks = max(1, round(n * weight.shape[0] / _BLOCK))
     m = -(-n // blocks)
     padded = jnp.pad(inputs.tokens, ((0, blocks * m - n), (0, 0))).reshape(blocks, m, k)
-    outputs = jnp.moveaxis(jax.lax.map(jax.checkpoint(block, prevent_cse=False), padded), -1, 1)
+    again = jax.checkpoint(block, prevent_cse=False, policy=jax.checkpoint_policies.dots_saveable)
+    outputs = jnp.moveaxis(jax.lax.map(again, padded), -1, 1)
     return outputs.reshape(blocks * m, *outputs.shape[2:])[:n]
