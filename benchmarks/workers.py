@@ -207,15 +207,18 @@ def modular_torch(data: str, steps: int, rounds: int) -> dict[str, Any]:
 # --- Runs of the gallery, memory, import ---
 
 
-def gallery(entry: str, steps: int, twice: bool) -> dict[str, Any]:
-    """One run of an entry at paper scale in a fresh process, compiling included; or a second one after it."""
+def gallery(entry: str, steps: int, shorter: int) -> dict[str, Any]:
+    """One run of an entry at paper scale in a fresh process, compiling included; after it, if `shorter` is not 0,
+    the same again and one of fewer steps."""
     from afterfit.train import run_experiment
 
     experiment = _entry(entry, {"dynamics.steps": steps})
     first = run_experiment(experiment, progress=False)
     found = {"seconds": first.seconds, "steps": first.work["steps"], "status": first.status}
-    if twice:
+    if shorter:
         found["again"] = run_experiment(experiment, progress=False).seconds
+        less = experiment.set({"dynamics.steps": shorter})
+        found["shorter"] = run_experiment(less, progress=False).seconds
     return found
 
 
