@@ -64,7 +64,7 @@ def step_afterfit(data: str, steps: int, rounds: int) -> dict[str, Any]:
             @jax.jit
             def scan(X, y, start, lr, beta):
                 def step(a, _):
-                    return a - lr * (X.T @ (X @ a - y) + beta * jnp.sign(a)), None
+                    return a - lr * ((X @ a - y) @ X + beta * jnp.sign(a)), None
 
                 return jax.lax.scan(step, start, None, length=length)[0]
 
@@ -91,7 +91,7 @@ def step_numpy(data: str, steps: int) -> dict[str, Any]:
     def loop(steps: int) -> np.ndarray:
         a = start.copy()
         for _ in range(steps):
-            a -= lr * (X.T @ (X @ a - y) + beta * np.sign(a))
+            a -= lr * ((X @ a - y) @ X + beta * np.sign(a))
         return a
 
     end = loop(CHECKED_STEPS)
