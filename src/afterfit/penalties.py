@@ -39,6 +39,11 @@ class Penalty(Spec):
                 f"a penalty's strength must be a finite number, 0 or more, got {strength}.",
             )
 
+    @property
+    def smooth(self) -> bool:
+        """Whether h has a continuous gradient; flows with kinks are followed by other means."""
+        return True
+
     @abc.abstractmethod
     def value(self, params: PyTree[Array]) -> Float[Array, ""]:
         """h(params), without the strength."""
@@ -89,6 +94,10 @@ class NoPenalty(Penalty):
 class L1(Penalty):
     """‖θ‖₁, with subgradient sign(θ) and sign(0) = 0; its prox is soft thresholding."""
 
+    @property
+    def smooth(self) -> bool:
+        return False
+
     def value(self, params: PyTree[Array]) -> Float[Array, ""]:
         return _total(jax.tree.map(lambda leaf: jnp.sum(jnp.abs(leaf)), params))
 
@@ -123,6 +132,10 @@ class Nuclear(Penalty):
     """
 
     of: str = "parameters"
+
+    @property
+    def smooth(self) -> bool:
+        return False
 
     def __check_init__(self):
         kinds = ("parameters", "weights")
@@ -165,6 +178,10 @@ class Nuclear(Penalty):
 
 class _NuclearOfWeights(Penalty):
     model: Any
+
+    @property
+    def smooth(self) -> bool:
+        return False
 
     def value(self, params: PyTree[Array]) -> Float[Array, ""]:
         return Nuclear(1.0).value(self.model.weights(params))
@@ -216,6 +233,10 @@ class Sum(Penalty):
 
     def bind(self, model: Model, data: Data) -> Penalty:
         return Sum(self.strength, tuple(penalty.bind(model, data) for penalty in self.penalties))
+
+    @property
+    def smooth(self) -> bool:
+        return all(penalty.smooth for penalty in self.penalties)
 
     def value(self, params: PyTree[Array]) -> Float[Array, ""]:
         return _total([penalty.weighted_value(params) for penalty in self.penalties])

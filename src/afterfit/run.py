@@ -38,7 +38,7 @@ class Run:
 
     `curves` is an xarray.Dataset over training time; `params` are the final parameters (NumPy arrays);
     `spec` is the full specification as plain data; `status` is `"finished"`, `"diverged"`, `"step limit"` or
-    `"interrupted"`, and `message` says why; `work` counts what was done, `seconds` how long it took.
+    `"interrupted"`, and `message` says why; `method` is how a flow was followed, with the reason; `work` counts what was done, `seconds` how long it took.
     """
 
     spec: dict[str, Any]
@@ -48,6 +48,7 @@ class Run:
     criteria: Criteria
     status: str
     message: str
+    method: str
     work: dict[str, int]
     seconds: float
 
@@ -118,6 +119,7 @@ class Run:
             "criteria": {side: dataclasses.asdict(getattr(self.criteria, side)) for side in ("train", "test")},
             "status": self.status,
             "message": self.message,
+            "method": self.method,
             "work": self.work,
             "seconds": self.seconds,
             "verdict": self._verdict_if_any(),
@@ -158,6 +160,7 @@ def load(directory: str | Path) -> Run:
         criteria=Criteria(*(Threshold(**facts["criteria"][side]) for side in ("train", "test"))),
         status=facts["status"],
         message=facts["message"],
+        method=facts.get("method", ""),  # not in the files of afterfit 0.1
         work=facts["work"],
         seconds=facts["seconds"],
     )

@@ -143,7 +143,7 @@ def _one(value: Any, annotation: str, where: str) -> Any:
         if family.__name__ in re.findall(r"\w+", annotation):
             return family.from_dict(value, where)
     wanted = [word for word in _WORDS if word in annotation.replace("|", " ").split()]
-    if wanted == ["float"] and type(value) is int:
+    if "float" in wanted and "int" not in wanted and type(value) is int:
         return float(value)
     if wanted == ["int"] and isinstance(value, float) and value.is_integer():
         return int(value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import math
 import time
 from collections.abc import Callable
@@ -77,14 +78,15 @@ def run_experiment(experiment: Experiment, *, progress: bool | Callable[[float],
     started = time.monotonic()
     with jax.enable_x64(True):
         problem, params = prepare(experiment)
+        dynamics, method = experiment.dynamics.resolve(problem, params)
+        experiment = dataclasses.replace(experiment, dynamics=dynamics)
         record = _Record()
         status, message = "finished", ""
-        dynamics = experiment.dynamics
         traced = _numbers_as_arrays(dynamics, params)
         if isinstance(traced, Discrete):  # how many steps are made does not change what a step is
             traced = eqx.tree_at(lambda d: d.steps, traced, jnp.asarray(traced.steps))
         key = jax.random.key(experiment.seed)
-        initial = state = _start(traced, problem, params, key)
+        initial = state = reference = _start(traced, problem, params, key)
         bar = contextlib.nullcontext(progress) if callable(progress) else progress_bar("training", progress)
         with bar as show:
             try:
@@ -106,6 +108,11 @@ def run_experiment(experiment: Experiment, *, progress: bool | Callable[[float],
                             f"after {int(state.step)} steps: try {dynamics.knob}."
                         )
                         break
+                    if dynamics.settled(problem, reference, state, record.initial_loss):
+                        message = f"settled at t={record.time:.3g}: the parameters are at rest."
+                        break
+                    if float(dynamics.position(state)) >= 2 * float(dynamics.position(reference)):
+                        reference = state
             except KeyboardInterrupt:
                 if not record.observations:  # nothing was observed yet, so there is nothing to keep
                     raise
@@ -121,6 +128,7 @@ def run_experiment(experiment: Experiment, *, progress: bool | Callable[[float],
         criteria=experiment.task.criteria,
         status=status,
         message=message,
+        method=method,
         work=work,
         seconds=time.monotonic() - started,
     )
@@ -135,6 +143,7 @@ def prepare(experiment: Experiment) -> tuple[Problem, PyTree[Array]]:
     problem = pose(task, model, experiment.penalty, experiment.draw())
     dtype = jnp.float64 if task.precision == "double" else jnp.float32
     params = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), initial)
+    problem = eqx.tree_at(lambda p: p.model, problem, problem.model.anchored(params))
     experiment.dynamics.check(problem, params)
     outputs = jax.eval_shape(lambda p: problem.model(p, problem.data.inputs), params)
     wanted = problem.data.targets.shape
@@ -211,6 +220,10 @@ class _Record:
     def time(self) -> float:
         """The training time of the last observation."""
         return _power_of_ten(self.observations[-1][0])
+
+    @property
+    def initial_loss(self) -> float:
+        return float(self.observations[0][2]["train_loss"])
 
     @property
     def finite(self) -> bool:

@@ -8,13 +8,14 @@ from afterfit.dynamics.descent import (
     ProjectedSubgradient,
     ProximalGradient,
 )
-from afterfit.dynamics.flow import GradientFlow
+from afterfit.dynamics.flow import Continuous, GradientFlow
 from afterfit.dynamics.stochastic import SGD, LabelNoiseSGD
 
 __all__ = [
     "SGD",
     "Adam",
     "AdamW",
+    "Continuous",
     "Discrete",
     "Dynamics",
     "GradientDescent",

@@ -65,6 +65,14 @@ class Dynamics(Spec):
         """Refuse a problem this dynamics cannot run, before any work."""
         return
 
+    def resolve(self, problem: Problem, params: PyTree[Array]) -> tuple[Dynamics, str]:
+        """This dynamics with everything decided that depends on the problem, and in words what was decided and why."""
+        return self, ""
+
+    def settled(self, problem: Problem, before: State, now: State, initial_loss: float) -> bool:
+        """Whether the run may end here, nothing having happened since the state `before`."""
+        return False
+
     def trouble(self, state: State) -> Array:
         """Whether the dynamics itself has given up (a step size of zero, a step limit)."""
         return jnp.zeros((), bool)

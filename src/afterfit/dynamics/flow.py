@@ -1,4 +1,4 @@
-"""Gradient flow, dθ/dt = −∇(loss + β·penalty), by an adaptive explicit Runge–Kutta method of Diffrax."""
+"""Gradient flow, dθ/dt = −∇(loss + β·penalty), by whatever method suits the problem."""
 
 from __future__ import annotations
 
@@ -8,124 +8,65 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Key, PyTree
+from jaxtyping import Array, Float, Int, Key, PyTree
 
 from afterfit.dynamics._base import Dynamics, State
-from afterfit.problem import Problem
-from afterfit.spec import require
+from afterfit.dynamics.methods import METHODS, Method
+from afterfit.dynamics.methods.dual import kernel_is_cheap
+from afterfit.problem import Problem, norm
+from afterfit.spec import nearest, require
 
-__all__ = ["GradientFlow"]
+__all__ = ["Continuous", "GradientFlow"]
 
-
-class _Flow(eqx.Module):
-    """What the integrator remembers between steps."""
-
-    time: Float[Array, ""]
-    dt: Float[Array, ""]
-    solver: PyTree[Any]
-    controller: PyTree[Any]
-    rejected: Int[Array, ""]
-    stuck: Bool[Array, ""]
+_MILD = 1e4  # curvature x time up to which an explicit method is as quick as any
+_MOVED = 1e-4  # share of their norm by which parameters at rest may still move while time doubles
 
 
-class GradientFlow(Dynamics):
-    """Gradient flow until time `until`, with relative and absolute error `rtol` and `atol` a step.
+class Continuous(Dynamics):
+    """A dynamics in continuous time, followed with an error of `rtol` and `atol` a step until time `until`.
 
-    The method is Tsitouras' 5(4) pair, explicit and adaptive. A run that needs more than `max_steps` steps stops
-    there, keeps its curves, and says so. The first observation is at `first` (10⁻⁸·until when not given).
-
-    ```python
-    GradientFlow(until=2e4)
-    ```
+    `until="settled"` ends the run once the parameters have come to rest, which makes its verdict certain: not before
+    the penalty had ten times its time scale 1/β to act (without a penalty, before the loss is 10⁻⁶ of the initial one),
+    and when the last doubling of time moved the parameters by less than 10⁻⁴ of their norm. It gives up at `horizon`.
+    A run that needs more than `max_steps` steps stops there, keeps its curves, and says so. The first observation is
+    at `first` (10⁻⁸ of the end when not given).
     """
 
-    until: float
-    rtol: float = 1e-6
+    until: float | str
+    rtol: float | None = None
     atol: float = 1e-9
     max_steps: int = 1_000_000
     first: float | None = None
+    horizon: float | None = None
 
     def __check_init__(self):
-        require(0 < self.until < np.inf, f"until must be a positive time, got {self.until}.")
-        require(self.rtol > 0 and self.atol > 0, f"rtol and atol must be positive, got {self.rtol}, {self.atol}.")
+        if isinstance(self.until, str):
+            require(self.until == "settled", f'until must be a time or "settled", got {self.until!r}.')
+        elif isinstance(self.until, float):
+            require(0 < self.until < np.inf, f"until must be a positive time, got {self.until}.")
+            require(
+                self.horizon is None,
+                f'horizon is for until="settled"; with until={self.until} leave it out, got {self.horizon}.',
+            )
+        for name in ("rtol", "atol", "horizon"):
+            value = getattr(self, name)
+            require(not isinstance(value, float) or value > 0, f"{name} must be positive, got {value}.")
         require(self.max_steps >= 1, f"max_steps must be 1 or more, got {self.max_steps}.")
-        require(
-            self.first is None or 0 < self.first < self.until,
-            f"the first observation must lie between 0 and until={self.until}, got first={self.first}.",
-        )
+        end = self.horizon if isinstance(self.until, str) else self.until
+        if isinstance(self.first, float) and isinstance(end, float):
+            require(
+                0 < self.first < end,
+                f"the first observation must lie between 0 and until={end}, got first={self.first}.",
+            )
 
     @property
     def end(self) -> float:
-        return self.until
+        end = self.horizon if isinstance(self.until, str) else self.until
+        assert end is not None, "resolve() gives a settling run its horizon"
+        return end
 
     def targets(self, observations: int) -> np.ndarray:
-        return np.geomspace(self.first or 1e-8 * self.until, self.until, observations)
-
-    def _method(self) -> tuple[Any, Any]:
-        import diffrax  # on first use: half a second that discrete runs need not pay
-
-        return diffrax.Tsit5(), diffrax.PIDController(rtol=self.rtol, atol=self.atol)
-
-    def _terms(self) -> Any:
-        import diffrax
-
-        return diffrax.ODETerm(lambda t, params, problem: jax.tree.map(jnp.negative, problem.gradient(params)))
-
-    def start(self, problem: Problem, params: PyTree[Array], key: Key[Array, ""]) -> State:
-        solver, controller = self._method()
-        dtype = jax.tree.leaves(params)[0].dtype
-        terms, zero, end = self._terms(), jnp.zeros((), dtype), jnp.asarray(self.until, dtype)
-        first, controller_state = controller.init(
-            terms, zero, end, params, None, problem, solver.func, solver.error_order(terms)
-        )
-        flow = _Flow(
-            time=zero,
-            dt=first - zero,
-            solver=solver.init(terms, zero, first, params, problem),
-            controller=controller_state,
-            rejected=jnp.zeros((), jnp.int64),
-            stuck=jnp.zeros((), bool),
-        )
-        return State(params, flow, jnp.zeros((), jnp.int64), key)
-
-    def advance(self, problem: Problem, state: State, target: Array, limit: Int[Array, ""]) -> State:
-        solver, controller = self._method()
-        terms = self._terms()
-        last = state.step + limit
-        target = target.astype(state.memory.time.dtype)
-
-        def unfinished(state: State) -> Bool[Array, ""]:
-            flow = state.memory
-            return (flow.time < target) & (state.step < last) & ~flow.stuck
-
-        def step(state: State) -> State:
-            flow: _Flow = state.memory
-            t0 = flow.time
-            t1 = jnp.minimum(t0 + flow.dt, target)  # land on the observation instead of interpolating to it
-            clipped = t1 == target
-            params, error, _, solver_state, _ = solver.step(
-                terms, t0, t1, state.params, problem, flow.solver, made_jump=False
-            )
-            keep, next_t0, next_t1, _, controller_state, _ = controller.adapt_step_size(
-                t0, t1, state.params, params, problem, error, solver.error_order(terms), flow.controller
-            )
-            # A step cut short to land on an observation says little about how long the next one may be.
-            dt = jnp.where(keep & clipped, jnp.maximum(flow.dt, next_t1 - next_t0), next_t1 - next_t0)
-
-            def chosen(new: PyTree, old: PyTree) -> PyTree:
-                return jax.tree.map(lambda n, o: jnp.where(keep, n, o), new, old)
-
-            flow = _Flow(
-                time=jnp.where(keep, t1, t0),
-                dt=dt,
-                solver=chosen(solver_state, flow.solver),
-                controller=controller_state,
-                rejected=flow.rejected + ~keep,
-                stuck=(t0 + dt == t0) | ~jnp.isfinite(dt) | (state.step + 1 >= self.max_steps),
-            )
-            return State(chosen(params, state.params), flow, state.step + 1, state.key)
-
-        return jax.lax.while_loop(unfinished, step, state)
+        return np.geomspace(self.first or 1e-8 * self.end, self.end, observations)
 
     def position(self, state: State) -> Array:
         return state.memory.time
@@ -134,14 +75,20 @@ class GradientFlow(Dynamics):
         return jnp.log10(state.memory.time)
 
     def trouble(self, state: State) -> Array:
-        return state.memory.stuck & (state.memory.time < self.until)
+        return state.memory.stuck & (state.memory.time < self.end)
+
+    def settled(self, problem: Problem, before: State, now: State, initial_loss: float) -> bool:
+        if self.until != "settled" or float(now.memory.time) < 2 * float(before.memory.time):
+            return False
+        return bool(_at_rest(problem, before.params, now.params, now.memory.time, initial_loss))
 
     def work(self, state: State) -> dict[str, Array]:
-        rejected = state.memory.rejected
+        flow = state.memory
         return {
-            "steps_accepted": state.step - rejected,
-            "steps_rejected": rejected,
-            "right_hand_sides": 6 * state.step + 1,
+            "steps_accepted": state.step - flow.rejected,
+            "steps_rejected": flow.rejected,
+            "right_hand_sides": flow.right_hand_sides,
+            "linear_solves": flow.linear_solves,
         }
 
     @property
@@ -150,3 +97,117 @@ class GradientFlow(Dynamics):
             f"a larger dynamics.max_steps (now {self.max_steps}), a looser dynamics.rtol, "
             "or a smaller penalty or initialisation"
         )
+
+
+class GradientFlow(Continuous):
+    """Gradient flow: the limit of gradient descent as its step goes to 0, on the same clock.
+
+    `method` is how it is followed. `"auto"` chooses from the problem, and the run's `method` says what and why:
+
+    - `"exact"`: the closed form, for linear regression and `models.Tangent` with a squared loss;
+    - `"path"`: exact from one change of sign to the next, for `models.Linear` under `penalties.L1`;
+    - `"dual"`: as many variables as data, for `DiagonalNet` and `DiagonalProduct`;
+    - `"implicit"`: steps as long as the slow time scale 1/β allows, for few data and many parameters;
+    - `"stabilised"`: Runge–Kutta–Chebyshev steps, for stiff problems with many data;
+    - `"explicit"`: an adaptive Runge–Kutta method, for mild problems.
+
+    ```python
+    GradientFlow(until=2e4)
+    ```
+    """
+
+    method: str = "auto"
+
+    def __check_init__(self):
+        names = ("auto", *METHODS)
+        require(self.method in names, f"unknown method {self.method!r}: {nearest(self.method, names)}")
+
+    def resolve(self, problem: Problem, params: PyTree[Array]) -> tuple[GradientFlow, str]:
+        name, why = (self.method, "asked for") if self.method != "auto" else choose(self, problem, params)
+        rtol = METHODS[name].default_rtol if self.rtol is None else self.rtol
+        horizon = self.horizon
+        if self.until == "settled" and horizon is None:
+            horizon = _horizon(problem, params)
+        return self.replace(method=name, rtol=rtol, horizon=horizon), f"{name}: {why}"
+
+    def check(self, problem: Problem, params: PyTree[Array]) -> None:
+        if self.method != "auto":
+            obstacle = METHODS[self.method].obstacle(problem, params)
+            others = [name for name, method in METHODS.items() if method.obstacle(problem, params) is None]
+            require(
+                obstacle is None,
+                f"method {self.method!r} cannot follow this flow: {obstacle}. Here choose auto or one of: "
+                f"{', '.join(others)}.",
+            )
+
+    @property
+    def _method(self) -> Method:
+        assert self.rtol is not None, "resolve() gives a flow its tolerance"
+        return METHODS[self.method](self.rtol, self.atol, self.max_steps)
+
+    def start(self, problem: Problem, params: PyTree[Array], key: Key[Array, ""]) -> State:
+        return State(params, self._method.start(problem, params), jnp.zeros((), jnp.int64), key)
+
+    def advance(self, problem: Problem, state: State, target: Array, limit: Int[Array, ""]) -> State:
+        return self._method.advance(problem, state, target, state.step + limit)
+
+
+def choose(flow: GradientFlow, problem: Problem, params: PyTree[Array]) -> tuple[str, str]:
+    """The method for this problem, and why."""
+    possible = {name for name, method in METHODS.items() if method.obstacle(problem, params) is None}
+    numbers = sum(leaf.size for leaf in jax.tree.leaves(params))
+    n = problem.data.n
+    if "exact" in possible:
+        return "exact", "the model is linear in its parameters and the loss squared, so the flow has a closed form"
+    if "path" in possible:
+        return "path", "linear regression under L1 is exact from one change of sign to the next"
+    if "dual" in possible:
+        steps = "implicit" if kernel_is_cheap(problem) else "Runge–Kutta–Chebyshev"
+        return "dual", f"all {numbers} parameters of a diagonal net move with {n} dual variables ({steps} steps)"
+    if not problem.penalty.smooth:
+        return "explicit", (
+            f"the penalty {type(problem.penalty).__name__} has kinks, at which steps get short: "
+            "GradientDescent and ProximalGradient are made for it"
+        )
+    stiffness = float(_curvature(problem, params)) * (flow.horizon or _as_time(flow.until) or _horizon(problem, params))
+    stiff = f"curvature x time is {stiffness:.1g} at the start"
+    if stiffness <= _MILD:
+        return "explicit", f"{stiff}: mild"
+    if "implicit" in possible:
+        return "implicit", f"{stiff}, and {n} examples are few beside {numbers} parameters"
+    return "stabilised", f"{stiff}, and {METHODS['implicit'].obstacle(problem, params)}"
+
+
+def _as_time(until: float | str) -> float | None:
+    return until if isinstance(until, float) else None
+
+
+def _horizon(problem: Problem, params: PyTree[Array]) -> float:
+    """When a run that has not settled gives up: 1000 times the slow time scale, or long after the fast one."""
+    strength = float(problem.penalty.strength)
+    if strength > 0:
+        return 1e3 / strength
+    return 1e8 / max(float(_curvature(problem, params)), 1e-12)
+
+
+@eqx.filter_jit
+def _curvature(problem: Problem, params: PyTree[Array]) -> Float[Array, ""]:
+    """The largest curvature of the objective, at `params`."""
+    from afterfit.dynamics.methods.chebyshev import RungeKuttaChebyshev, spectral_radius
+
+    def field(params: PyTree[Array]) -> PyTree[Array]:
+        return jax.tree.map(jnp.negative, problem.gradient(params))
+
+    f0 = field(params)
+    dtype = jax.tree.leaves(params)[0].dtype
+    return spectral_radius(field, params, f0, RungeKuttaChebyshev.any_direction(params), jnp.zeros((), dtype))[0]
+
+
+@eqx.filter_jit
+def _at_rest(
+    problem: Problem, before: PyTree[Array], now: PyTree[Array], time: Array, initial_loss: float | Array
+) -> Array:
+    moved = norm(jax.tree.map(jnp.subtract, now, before)) <= _MOVED * norm(now)
+    strength = problem.penalty.strength
+    acted = jnp.where(strength > 0, time * strength >= 10, problem.loss(now) <= 1e-6 * initial_loss)
+    return moved & acted

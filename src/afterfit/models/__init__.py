@@ -4,7 +4,7 @@ from afterfit.models._base import LinearModel, Model, Parameter
 from afterfit.models.linear import DiagonalNet, DiagonalProduct, Linear
 from afterfit.models.matrix import DeepMatrixFactorisation, MatrixFactorisation, SymmetricFactorisation
 from afterfit.models.network import MLP, EmbeddingMLP
-from afterfit.models.wrap import Difference, Function
+from afterfit.models.wrap import Difference, Function, Tangent
 
 __all__ = [
     "MLP",
@@ -20,4 +20,5 @@ __all__ = [
     "Model",
     "Parameter",
     "SymmetricFactorisation",
+    "Tangent",
 ]

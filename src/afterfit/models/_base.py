@@ -51,6 +51,23 @@ class Model(Spec):
         """What else to record along a run, such as singular values."""
         return {}
 
+    @property
+    def linear(self) -> bool:
+        """Whether the outputs are an affine function of the parameters."""
+        return False
+
+    def anchored(self, params: PyTree[Array]) -> Model:
+        """This model for a run that starts at `params`; most do not care where."""
+        return self
+
+    def weight_kernel(self, params: PyTree[Array]) -> Array | None:
+        """κ with JJᵀ = X diag(κ) Xᵀ, for a model of a vector whose weights each have parameters of their own."""
+        return None
+
+    def entries_kernel(self, params: PyTree[Array], rows: Array, columns: Array) -> Array | None:
+        """The tangent kernel JJᵀ of entries of a matrix, in closed form; None where no shortcut is known."""
+        return None
+
     def initialise(self, init: Init, signature: Signature, rng: np.random.Generator) -> PyTree[np.ndarray]:
         """Initial parameters."""
         return init.apply(self, self.parameters(signature), rng)

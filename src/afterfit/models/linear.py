@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -24,9 +25,16 @@ class Linear(LinearModel):
     def weights(self, params: dict[str, Array]) -> Array:
         return params["weights"]
 
+    def weight_kernel(self, params: dict[str, Array]) -> Array:
+        return params["weights"] * 0 + 1
+
     @property
     def degree(self) -> int:
         return 1
+
+    @property
+    def linear(self) -> bool:
+        return True
 
     def zero_last_layer(self, params: Any) -> Any:
         return {"weights": np.zeros_like(params["weights"])}
@@ -54,6 +62,10 @@ class DiagonalNet(LinearModel):
         for k in range(1, D):
             total = total + p ** (D - 1 - k) * m**k
         return (p - m) * total
+
+    def weight_kernel(self, params: dict[str, Float[Array, " d"]]) -> Float[Array, " d"]:
+        p, m, D = params["plus"], params["minus"], self.depth
+        return D**2 * (p ** (2 * D - 2) + m ** (2 * D - 2))
 
     @property
     def degree(self) -> int:
@@ -85,9 +97,18 @@ class DiagonalProduct(LinearModel):
             product = product * factor
         return product
 
+    def weight_kernel(self, params: dict[str, list[Float[Array, " d"]]]) -> Float[Array, " d"]:
+        factors, one = params["factors"], params["factors"][0] * 0 + 1
+        others = (math.prod(factors[:k] + factors[k + 1 :], start=one) for k in range(self.depth))
+        return sum((other**2 for other in others), start=0 * one)
+
     @property
     def degree(self) -> int:
         return self.depth
+
+    @property
+    def linear(self) -> bool:
+        return self.depth == 1
 
     def zero_last_layer(self, params: Any) -> Any:
         *others, last = params["factors"]

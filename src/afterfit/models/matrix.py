@@ -49,6 +49,12 @@ class MatrixFactorisation(_MatrixModel):
     def weights(self, params: dict[str, Array]) -> Float[Array, "rows columns"]:
         return product_transposed(params["U"], params["V"])
 
+    def entries_kernel(self, params: dict[str, Array], rows: Array, columns: Array) -> Float[Array, "m m"]:
+        # ∂W_ij/∂U = e_i v_jᵀ and ∂W_ij/∂V = e_j u_iᵀ.
+        U, V = params["U"], params["V"]
+        same_row, same_column = rows[:, None] == rows, columns[:, None] == columns
+        return same_row * (V @ V.T)[columns[:, None], columns] + same_column * (U @ U.T)[rows[:, None], rows]
+
     @property
     def degree(self) -> int:
         return 2
@@ -83,6 +89,15 @@ class SymmetricFactorisation(_MatrixModel):
     def weights(self, params: dict[str, Array]) -> Float[Array, "d d"]:
         return _difference_of_squares(params["U"], params["V"])
 
+    def entries_kernel(self, params: dict[str, Array], rows: Array, columns: Array) -> Float[Array, "m m"]:
+        # ∂W_ij/∂U = e_i u_jᵀ + e_j u_iᵀ, the same for V but for its sign, which the product of two forgets.
+        G = params["U"] @ params["U"].T + params["V"] @ params["V"].T
+        pairs = [(rows, columns), (columns, rows)]
+        return sum(
+            ((a[:, None] == b) * G[c[:, None], d] for a, c in pairs for b, d in pairs),
+            start=jnp.zeros((rows.size, rows.size), G.dtype),
+        )
+
     @property
     def degree(self) -> int:
         return 2
@@ -116,6 +131,10 @@ class DeepMatrixFactorisation(_MatrixModel):
     @property
     def degree(self) -> int:
         return self.depth
+
+    @property
+    def linear(self) -> bool:
+        return self.depth == 1
 
     def zero_last_layer(self, params: Any) -> Any:
         *others, last = params["factors"]

@@ -10,11 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
+from afterfit.derivatives import linearise
 from afterfit.inputs import Entries, OneHot, Signature
-from afterfit.models._base import Model, Parameter
-from afterfit.spec import require
+from afterfit.models._base import LinearModel, Model, Parameter
+from afterfit.spec import SpecError, require
 
-__all__ = ["Difference", "Function"]
+__all__ = ["Difference", "Function", "Tangent"]
 
 
 class Difference(Model):
@@ -41,6 +42,57 @@ class Difference(Model):
     def initialise(self, init: Any, signature: Signature, rng: np.random.Generator) -> PyTree[np.ndarray]:
         start = self.model.initialise(init, signature, rng)
         return {"plus": start, "minus": jax.tree.map(np.copy, start)}
+
+
+class Tangent(Model):
+    """The linearisation of `model` where the run starts: f(θ₀, x) + ∇f(θ₀, x)·(θ − θ₀), the kernel regime itself.
+
+    It has the parameters of `model` and starts at the same ones. With a squared loss, `GradientFlow` follows it in
+    closed form.
+
+    ```python
+    af.models.Tangent(af.models.MLP((100,)))
+    ```
+    """
+
+    model: Model
+
+    def parameters(self, signature: Signature) -> PyTree[Parameter]:
+        return self.model.parameters(signature)
+
+    def initialise(self, init: Any, signature: Signature, rng: np.random.Generator) -> PyTree[np.ndarray]:
+        return self.model.initialise(init, signature, rng)
+
+    def anchored(self, params: PyTree[Array]) -> Model:
+        kind = _LinearTangent if isinstance(self.model, LinearModel) else _Tangent
+        return kind(model=self.model, anchor=params)
+
+    def __call__(self, params: PyTree[Array], inputs: Any) -> Array:
+        raise SpecError("a Tangent model depends on where it starts: call anchored(params) first, as train does.")
+
+
+class _Tangent(Model):
+    model: Any
+    anchor: PyTree[Array]
+
+    def parameters(self, signature: Signature) -> PyTree[Parameter]:
+        return self.model.parameters(signature)
+
+    @property
+    def linear(self) -> bool:
+        return True
+
+    def __call__(self, params: PyTree[Array], inputs: Any) -> Array:
+        return self._along(lambda anchor: self.model(anchor, inputs), params)
+
+    def _along(self, f: Callable[[PyTree[Array]], Array], params: PyTree[Array]) -> Array:
+        at = linearise(f, self.anchor)
+        return at.value + at.push_forward(jax.tree.map(jnp.subtract, params, self.anchor))
+
+
+class _LinearTangent(_Tangent, LinearModel):
+    def weights(self, params: PyTree[Array]) -> Array:
+        return self._along(self.model.weights, params)
 
 
 class Function(Model):

@@ -1,0 +1,137 @@
+"""The dual (mirror) flow of diagonal nets: as many variables as data, whatever the number of weights."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PyTree
+
+from afterfit import tangent
+from afterfit.dynamics.methods._base import Chart
+from afterfit.dynamics.methods.stabilised import Stabilised
+from afterfit.models import DiagonalNet, DiagonalProduct
+from afterfit.penalties import L2, NoPenalty
+from afterfit.problem import Problem
+
+__all__ = ["Dual"]
+
+_CHEAP_KERNEL = 3e8  # multiplications of X diag(κ) Xᵀ up to which an implicit step costs less than several explicit ones
+
+
+class Dual(Stabilised):
+    """Diagonal nets in n dual variables: ν' = r, r the derivative of the loss at each example.
+
+    Every weight of a diagonal net moves by Xᵀr times powers of itself, so ν, the sum of r over time, determines them
+    all, weight decay included. Implicit steps (Rosenbrock–W, with the exact n x n Jacobian) where X diag(κ) Xᵀ is cheap,
+    Runge–Kutta–Chebyshev ones where the data are too many for that.
+    """
+
+    name = "dual"
+    default_rtol = 1e-5
+
+    @classmethod
+    def obstacle(cls, problem: Problem, params: PyTree[Array]) -> str | None:
+        model = problem.model
+        if not isinstance(model, DiagonalNet | DiagonalProduct) or model.linear:
+            return f"it is for DiagonalNet and DiagonalProduct of depth 2 or more, not {type(model).__name__}"
+        if not isinstance(problem.penalty, L2 | NoPenalty):
+            return f"it knows weight decay (L2) or no penalty, not {type(problem.penalty).__name__}"
+        if isinstance(model, DiagonalProduct) and model.depth > 2 and not _balanced(params):
+            return "a product of three or more factors is exact only where they start with equal magnitudes"
+        return None
+
+    def chart(self, problem: Problem, params: PyTree[Array]) -> Chart:
+        return _DualChart(params)
+
+    def solver(self, problem: Problem, chart: Chart) -> Any:
+        from afterfit.dynamics.methods.rosenbrock import RosenbrockW
+
+        if not kernel_is_cheap(problem):
+            return super().solver(problem, chart)
+
+        def inverse(t: Array, nu: Float[Array, " n"], arguments: tuple, gh: Array) -> Any:
+            # ∂ν'/∂ν = −HK exactly, K the tangent kernel: weights move by −Jᵀdν.
+            params = chart.params(problem, arguments[1] + t, nu)
+            H = tangent.curvature(problem, tangent.outputs(problem, params))[:, 0, 0]
+            matrix = jnp.eye(nu.size, dtype=nu.dtype) + gh * H[:, None] * tangent.kernel(problem, params)
+            factors = jax.scipy.linalg.lu_factor(matrix)
+            return lambda b: jax.scipy.linalg.lu_solve(factors, b)
+
+        return RosenbrockW(inverse)
+
+    # A Rosenbrock–W solver has no state; the other one's is handled by its own method.
+
+    def cost(self, solver_state: Any) -> tuple[int | Array, int]:
+        return super().cost(solver_state) if solver_state else (4, 4)
+
+    def after_rejection(self, solver_state: Any, error: PyTree[Array]) -> Any:
+        return super().after_rejection(solver_state, error) if solver_state else solver_state
+
+    def longest(self, solver_state: Any) -> Float[Array, ""]:
+        return super().longest(solver_state) if solver_state else jnp.asarray(jnp.inf)
+
+
+def kernel_is_cheap(problem: Problem) -> bool:
+    """Whether an n x n Jacobian may be computed every step."""
+    n, d = problem.data.n, math.prod(problem.task.signature.inputs)
+    return n * n * d <= _CHEAP_KERNEL
+
+
+class _DualChart(Chart):
+    """ν and the parameters at the start; q = Xᵀν is how far each weight has been pushed."""
+
+    initial: PyTree[Array]
+
+    def start(self, problem: Problem, params: PyTree[Array]) -> Float[Array, " n"]:
+        return jnp.zeros_like(tangent.outputs(problem, params))
+
+    def field(self, problem: Problem, t: Array, y: Float[Array, " n"]) -> Float[Array, " n"]:
+        slowing = jnp.exp(-(problem.model.depth - 2) * _decay(problem) * t).astype(y.dtype)
+        return slowing * tangent.residual(problem, tangent.outputs(problem, self.params(problem, t, y)))
+
+    def params(self, problem: Problem, t: Array, y: Float[Array, " n"]) -> PyTree[Array]:
+        model = problem.model
+        pushed = _transposed(problem, self.initial, y)
+        shrink = jnp.exp(-_decay(problem) * t).astype(y.dtype)
+        if isinstance(model, DiagonalNet):
+            # w₊' = −D·w₊^{D−1}·Xᵀr − λw₊, and the same with the other sign for w₋.
+            return {
+                "plus": shrink * _moved(self.initial["plus"], model.depth, model.depth * pushed),
+                "minus": shrink * _moved(self.initial["minus"], model.depth, -model.depth * pushed),
+            }
+        if model.depth == 2:
+            # (u + v)' = −(Xᵀr + λ)(u + v) and (u − v)' = (Xᵀr − λ)(u − v): u² − v² is conserved but for the decay.
+            u, v = self.initial["factors"]
+            both, apart = (u + v) * jnp.exp(-pushed), (u - v) * jnp.exp(pushed)
+            return {"factors": [shrink * (both + apart) / 2, shrink * (both - apart) / 2]}
+        # Factors of equal magnitude stay so (Woodworth et al. 2020, App. C), and keep their signs.
+        sign = math.prod((jnp.sign(factor) for factor in self.initial["factors"]), start=1.0)
+        size = _moved(jnp.abs(self.initial["factors"][0]), model.depth, sign * pushed)
+        return {"factors": [shrink * jnp.sign(factor) * size for factor in self.initial["factors"]]}
+
+
+def _moved(w: Float[Array, " d"], D: int, push: Float[Array, " d"]) -> Float[Array, " d"]:
+    """Where w' = −w^{D−1}·push' takes w: w·exp(−push), and for D > 2 w^{2−D} grows by (D−2)·push."""
+    if D == 2:
+        return w * jnp.exp(-push)
+    # In magnitudes: the sign of w stays, and turns the push around where D is odd.
+    inverse = jnp.abs(w) ** (2 - D) + (D - 2) * jnp.sign(w) ** D * push
+    return jnp.sign(w) * inverse ** (-1 / (D - 2))
+
+
+def _decay(problem: Problem) -> float | Array:
+    return problem.penalty.strength if isinstance(problem.penalty, L2) else 0.0
+
+
+def _transposed(problem: Problem, params: PyTree[Array], nu: Float[Array, " n"]) -> Float[Array, " d"]:
+    """Xᵀν, whatever kind of inputs the data are."""
+    weights = jax.eval_shape(problem.model.weights, params)
+    return jax.linear_transpose(lambda w: tangent.of_weights(problem, w), weights)(nu)[0]
+
+
+def _balanced(params: PyTree[Array]) -> bool:
+    first, *others = params["factors"]
+    return all(bool(jnp.all(jnp.abs(other) == jnp.abs(first))) for other in others)

@@ -1,0 +1,87 @@
+"""A problem seen from its data: the outputs that the data constrain, and the model's first-order change there.
+
+With m outputs and p parameters, J is the m x p Jacobian of the outputs (its rows are the tangent features), K = JJᵀ the
+tangent kernel, r the derivative of the loss with respect to the outputs and H its second derivative. Gradient flow is
+θ' = −Jᵀr − β∇h(θ). J itself is never formed where products with it are enough.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PyTree
+
+from afterfit import derivatives
+from afterfit.derivatives import Linearisation
+from afterfit.inputs import Entries, measure
+from afterfit.problem import Problem
+
+__all__ = ["curvature", "kernel", "linearise", "of_weights", "outputs", "residual", "targets"]
+
+
+def outputs(problem: Problem, params: PyTree[Array]) -> Float[Array, "n ..."]:
+    """What the model says of every training example; of a matrix, its observed entries as a vector."""
+    return _observed(problem, problem.model(params, problem.data.inputs))
+
+
+def of_weights(problem: Problem, weights: Array) -> Float[Array, " n"]:
+    """What a linear predictor says of every training example."""
+    return _observed(problem, measure(problem.data.inputs, weights))
+
+
+def targets(problem: Problem) -> Array:
+    """What it should say, in the same shape (or class numbers)."""
+    return _observed(problem, problem.data.targets)
+
+
+def residual(problem: Problem, outputs: Float[Array, "n ..."]) -> Float[Array, "n ..."]:
+    """r, the derivative of the training loss with respect to the outputs."""
+    return jax.grad(lambda o: problem.task.loss(o, targets(problem), problem.data.n))(outputs)
+
+
+def curvature(problem: Problem, outputs: Float[Array, "n ..."]) -> Float[Array, "n c c"]:
+    """H, the second derivative of the loss with respect to the c outputs of each example."""
+    # Examples do not mix in a loss, so one direction tells a column of every example's block.
+    flat = outputs.reshape(outputs.shape[0], -1)
+
+    def column(direction: Float[Array, " c"]) -> Float[Array, "n c"]:
+        along = jnp.broadcast_to(direction, flat.shape).reshape(outputs.shape)
+        _, change = jax.jvp(lambda o: residual(problem, o), (outputs,), (along,))
+        return change.reshape(flat.shape)
+
+    return jax.vmap(column, out_axes=2)(jnp.eye(flat.shape[1], dtype=flat.dtype))
+
+
+def linearise(problem: Problem, params: PyTree[Array]) -> Linearisation:
+    """The outputs at `params`, and products with their Jacobian there."""
+    return derivatives.linearise(lambda p: outputs(problem, p), params)
+
+
+def kernel(problem: Problem, params: PyTree[Array]) -> Float[Array, "m m"]:
+    """K = JJᵀ, the tangent kernel on the training data, with the outputs of all examples in a row."""
+    model, inputs = problem.model, problem.data.inputs
+    if isinstance(inputs, Entries):
+        known = model.entries_kernel(params, *_places(problem))
+        if known is not None:
+            return known
+    elif isinstance(inputs, jax.Array) and inputs.ndim == 2:
+        weights = model.weight_kernel(params)
+        if weights is not None:
+            return (inputs * weights) @ inputs.T
+    at = linearise(problem, params)
+    shape, m = at.value.shape, at.value.size
+    rows = jax.vmap(at.pull_back)(jnp.eye(m, dtype=at.value.dtype).reshape(m, *shape))
+    flat = [leaf.reshape(m, -1) for leaf in jax.tree.leaves(rows)]
+    return sum((leaf @ leaf.T for leaf in flat), start=jnp.zeros((m, m), flat[0].dtype))
+
+
+def _observed(problem: Problem, values: Array) -> Array:
+    if isinstance(problem.data.inputs, Entries):
+        return values[_places(problem)]
+    return values
+
+
+def _places(problem: Problem) -> tuple[Array, Array]:
+    """Rows and columns of the observed entries."""
+    rows, columns = jnp.nonzero(problem.data.inputs.mask, size=problem.data.n)
+    return rows, columns
