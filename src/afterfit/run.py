@@ -37,8 +37,8 @@ class Run:
     """What training left behind.
 
     `curves` is an xarray.Dataset over training time; `params` are the final parameters (NumPy arrays);
-    `spec` is the full specification as plain data; `status` is `"finished"`, `"diverged"`, `"step limit"` or
-    `"interrupted"`, and `message` says why; `method` is how a flow was followed, with the reason; `work` counts what was done, `seconds` how long it took.
+    `spec` is the full specification as plain data; `status` is `"finished"`, `"diverged"`, `"step limit"`,
+    `"singular"` or `"interrupted"`, and `message` says why; `method` is how a flow was followed, with the reason; `work` counts what was done, `seconds` how long it took.
     """
 
     spec: dict[str, Any]

@@ -16,7 +16,7 @@ from afterfit.derivatives import Linearisation
 from afterfit.inputs import Entries, measure
 from afterfit.problem import Problem
 
-__all__ = ["curvature", "kernel", "linearise", "of_weights", "outputs", "residual", "targets"]
+__all__ = ["Linearisation", "curvature", "kernel", "linearise", "of_weights", "outputs", "residual", "targets"]
 
 
 def outputs(problem: Problem, params: PyTree[Array]) -> Float[Array, "n ..."]:

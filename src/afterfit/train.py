@@ -102,11 +102,7 @@ def run_experiment(experiment: Experiment, *, progress: bool | Callable[[float],
                         )
                         break
                     if bool(dynamics.trouble(state)):
-                        status = "step limit"
-                        message = (
-                            f"the integrator stopped at t={record.time:.3g} of {dynamics.end:.3g} "
-                            f"after {int(state.step)} steps: try {dynamics.knob}."
-                        )
+                        status, message = dynamics.complaint(state)
                         break
                     if dynamics.settled(problem, reference, state, record.initial_loss):
                         message = f"settled at t={record.time:.3g}: the parameters are at rest."
@@ -122,7 +118,7 @@ def run_experiment(experiment: Experiment, *, progress: bool | Callable[[float],
         final = jax.tree.map(np.asarray, state.params)
     return Run(
         spec=experiment.to_dict(),
-        curves=record.dataset(),
+        curves=record.dataset(dynamics.clock),
         params=final,
         metric=experiment.task.metric,
         criteria=experiment.task.criteria,
@@ -229,11 +225,11 @@ class _Record:
     def finite(self) -> bool:
         return bool(np.isfinite(self.observations[-1][2]["train_loss"]))
 
-    def dataset(self) -> Any:
+    def dataset(self, clock: str) -> Any:
         """All of it as an xarray.Dataset over time."""
         log10_time, step, quantities = zip(*self.observations, strict=True)
         columns = {name: np.stack([row[name] for row in quantities]) for name in quantities[0]}
-        return dataset(columns, [_power_of_ten(t) for t in log10_time], log10_time, step)
+        return dataset(columns, [_power_of_ten(t) for t in log10_time], log10_time, step, clock)
 
 
 def _power_of_ten(exponent: float) -> float:

@@ -9,6 +9,7 @@ from afterfit.dynamics.descent import (
     ProximalGradient,
 )
 from afterfit.dynamics.flow import Continuous, GradientFlow
+from afterfit.dynamics.riemannian import RiemannianFlow
 from afterfit.dynamics.stochastic import SGD, LabelNoiseSGD
 
 __all__ = [
@@ -24,5 +25,6 @@ __all__ = [
     "LossScaledDescent",
     "ProjectedSubgradient",
     "ProximalGradient",
+    "RiemannianFlow",
     "State",
 ]

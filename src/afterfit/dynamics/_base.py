@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -28,6 +28,8 @@ class State(eqx.Module):
 
 class Dynamics(Spec):
     """A rule that moves parameters. Training time is the sum of the step sizes, for descent and flow alike."""
+
+    clock: ClassVar[str] = "sum of step sizes"  # what the time of its curves is
 
     @property
     @abc.abstractmethod
@@ -76,6 +78,13 @@ class Dynamics(Spec):
     def trouble(self, state: State) -> Array:
         """Whether the dynamics itself has given up (a step size of zero, a step limit)."""
         return jnp.zeros((), bool)
+
+    def complaint(self, state: State) -> tuple[str, str]:
+        """The status and the message of a run that is in trouble."""
+        return "step limit", (
+            f"the integrator stopped at t={10 ** float(self.log10_time(state)):.3g} of {self.end:.3g} "
+            f"after {int(state.step)} steps: try {self.knob}."
+        )
 
     def work(self, state: State) -> dict[str, Array]:
         """What the run has cost so far."""

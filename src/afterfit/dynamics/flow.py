@@ -80,7 +80,18 @@ class Continuous(Dynamics):
     def settled(self, problem: Problem, before: State, now: State, initial_loss: float) -> bool:
         if self.until != "settled" or float(now.memory.time) < 2 * float(before.memory.time):
             return False
-        return bool(_at_rest(problem, before.params, now.params, now.memory.time, initial_loss))
+        strength = float(problem.penalty.strength)
+        acted = (
+            float(now.memory.time) * strength >= 10
+            if strength > 0
+            else float(problem.loss(now.params)) <= 1e-6 * initial_loss
+        )
+        return acted and self.at_rest(before, now)
+
+    def at_rest(self, before: State, now: State) -> bool:
+        """Whether the parameters have hardly moved between two states."""
+        moved = norm(jax.tree.map(jnp.subtract, now.params, before.params))
+        return float(moved) <= _MOVED * float(norm(now.params))
 
     def work(self, state: State) -> dict[str, Array]:
         flow = state.memory
@@ -201,13 +212,3 @@ def _curvature(problem: Problem, params: PyTree[Array]) -> Float[Array, ""]:
     f0 = field(params)
     dtype = jax.tree.leaves(params)[0].dtype
     return spectral_radius(field, params, f0, RungeKuttaChebyshev.any_direction(params), jnp.zeros((), dtype))[0]
-
-
-@eqx.filter_jit
-def _at_rest(
-    problem: Problem, before: PyTree[Array], now: PyTree[Array], time: Array, initial_loss: float | Array
-) -> Array:
-    moved = norm(jax.tree.map(jnp.subtract, now, before)) <= _MOVED * norm(now)
-    strength = problem.penalty.strength
-    acted = jnp.where(strength > 0, time * strength >= 10, problem.loss(now) <= 1e-6 * initial_loss)
-    return moved & acted
