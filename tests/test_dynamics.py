@@ -339,7 +339,7 @@ def test_flow_of_linear_regression_is_its_closed_form():
         task=regression("sum"),
         model=Linear(),
         penalty=L2(decay),
-        dynamics=GradientFlow(until=200.0, rtol=1e-9, atol=1e-12),
+        dynamics=GradientFlow(until=200.0, rtol=1e-9, atol=1e-12, method="explicit"),
         init=Constant(1.0, shape=tuple(range(1, 7))),
         observations=40,
     )
@@ -382,7 +382,7 @@ def follow(dynamics, observations=10):
 
 def test_flow_is_as_accurate_as_asked_and_no_more_costly_than_its_order(exact_end):
     tolerances = np.array([1e-4, 1e-6, 1e-8, 1e-10])
-    ends, work = zip(*[follow(GradientFlow(END, rtol=tol, atol=tol / 1e3)) for tol in tolerances], strict=True)
+    ends, work = zip(*[follow(GradientFlow(END, method="explicit", rtol=tol, atol=tol / 1e3)) for tol in tolerances], strict=True)
     errors = [np.linalg.norm(end - exact_end) for end in ends]
     assert np.all(np.diff(errors) < 0)
     assert np.all(errors <= 20 * tolerances)  # local errors add up over some hundred steps, and are damped
@@ -395,9 +395,9 @@ def test_flow_is_as_accurate_as_asked_and_no_more_costly_than_its_order(exact_en
 
 def test_observing_a_flow_more_often_changes_it_within_tolerance(exact_end):
     # Steps are cut to land on observations, so the numbers differ, but no more than the tolerance allows.
-    often, work = follow(GradientFlow(END, rtol=1e-8, atol=1e-11), observations=300)
+    often, work = follow(GradientFlow(END, method="explicit", rtol=1e-8, atol=1e-11), observations=300)
     assert np.linalg.norm(often - exact_end) <= 20 * 1e-8
-    seldom = follow(GradientFlow(END, rtol=1e-8, atol=1e-11))[1]
+    seldom = follow(GradientFlow(END, method="explicit", rtol=1e-8, atol=1e-11))[1]
     assert work["steps_accepted"] < seldom["steps_accepted"] + 2 * 300, "cut steps start the controller anew"
 
 
@@ -410,7 +410,7 @@ def test_descent_converges_to_the_flow_at_first_order(exact_end):
 
 
 def test_a_flow_out_of_steps_keeps_what_it_has():
-    run = af.train(**FLOW, dynamics=GradientFlow(END, rtol=1e-8, atol=1e-11, max_steps=20), observations=10)
+    run = af.train(**FLOW, dynamics=GradientFlow(END, method="explicit", rtol=1e-8, atol=1e-11, max_steps=20), observations=10)
     assert run.status == "step limit"
     assert "max_steps (now 20)" in run.message
     assert f"of {END:.3g}" in run.message

@@ -15,10 +15,10 @@ from afterfit.problem import norm
 __all__ = ["RungeKuttaChebyshev"]
 
 _DAMPING = 2 / 13  # ε of Sommeijer, Shampine and Verwer (1997), whose RKC this is
-_SAFETY = 1.2  # the power method approaches the spectral radius from below
-_POWER_STEPS = 50
+_SAFETY = 1.25  # the power method approaches the spectral radius from below
+_POWER_STEPS = 20
 _TRUSTED = 4  # steps to make without asking again, when the radius did not change
-_AGREEMENT = 0.03  # relative change at which a power iteration is taken to have converged
+_AGREEMENT = 0.1  # relative change at which a power iteration is taken to have converged
 
 
 class _State(eqx.Module):
