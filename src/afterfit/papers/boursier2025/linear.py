@@ -101,10 +101,11 @@ class Linear(Entry):
         for ax in (left, middle):
             mark_phases(ax, run.verdict)
         eta, gap = _descent_gaps(runs)
-        right.loglog(eta, gap, "ko", mfc="none", label=r"$\sup_t\,\|w_\eta(t)-w(t)\|/\|w_0\|$")
+        right.loglog(eta, gap, "ko", mfc="none", label=r"$\max_t\|w_\eta(t)-w(t)\|/\|w_0\|$")
         right.loglog(eta, gap[-1] * eta / eta[-1], color="0.5", ls="--", label="slope 1")
         right.set(xlabel=r"step size $\eta$ of gradient descent", ylabel="largest distance from (23)–(24)")
         right.set_xticks(eta, [f"{step:g}" for step in eta])
+        right.set_yticks(gap, [f"{g:.2g}" for g in gap])
         right.minorticks_off()
         for ax in (left, middle, right):
             ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2, frameon=False, fontsize="small")
