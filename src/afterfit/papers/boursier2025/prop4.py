@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PyTree
@@ -31,9 +32,11 @@ class Prop4(Entry):
     where = "Props 3 and 4, §4.2; App. C"
     about = (
         "Gradient flow with weight decay λ is run to its end, for falling λ. The end points come to the manifold M of "
-        "interpolating parameters, at a point where ½‖w‖² is stationary on M. Three settings: linear regression; the "
-        "diagonal net u² − v² on dense data, whose least-norm point is a regular point of M; and on sparse data, where "
-        "it is singular and no theorem holds (App. C, Dealing with singularities). A stationary point of "
+        "interpolating parameters, at a point where ½‖w‖² is stationary on M: far from where the unregularised flow "
+        "ends. Three settings: completion of a matrix of full rank by UVᵀ with r = m + n columns, whose least-norm "
+        "points are regular points of M but not isolated, since UQ and VQ serve as well for a rotation Q; the "
+        "diagonal net u² − v² on dense data, whose least-norm point is regular and isolated; and on sparse data, "
+        "where it is singular and no theorem holds (App. C, Dealing with singularities). A stationary point of "
         "F + λ/2·‖w‖² has w in the range of Jᵀ, J the Jacobian of the outputs, whatever λ is: so the gradient on M is "
         "taken at the nearest point of M, found by Gauss–Newton, and not at the end point itself."
     )
@@ -41,25 +44,25 @@ class Prop4(Entry):
         "the runs are at their end: ∇F(w) + λw = 0",
         "the end points come to the manifold at the rate λ",
         "Prop. 3: the gradient of ½‖w‖² on the manifold tends to 0 with λ",
-        "Prop. 4, linear regression: the limit is the strict minimum X⁺y",
         "Prop. 4, diagonal net on dense data: the limit is a strict minimum, that of min-L1",
         "t → ∞ and λ → 0 do not commute",
         "singular case: the end points come to the sparse point all the same",
     )
 
-    _settings = ("linear regression", "diagonal net, dense", "diagonal net, sparse")
+    _settings = ("matrix completion", "diagonal net, dense", "diagonal net, sparse")
 
     def experiments(self, scale: str) -> dict[str, Experiment]:
         # Draws whose min-L1 solution is well separated: off its support the dual |Xᵀν| is at most 0.62, so that
         # the coordinates that end at 0 do so at a rate of at least 0.38λ.
         if scale == "paper":
-            n, d, decays, seeds = 8, 20, (1e-1, 1e-2, 1e-3), (1, 1, 34)
+            n, d, size, decays, seeds = 8, 20, 6, (1e-1, 1e-2, 1e-3), (2, 1, 34)
         else:
-            n, d, decays, seeds = 5, 12, (1e-1, 5e-2, 2e-2), (4, 4, 29)
-        sparse = tasks.SparseRegression(n=n, d=d, sparsity=1)
+            n, d, size, decays, seeds = 5, 12, 4, (1e-1, 5e-2, 2e-2), (2, 4, 29)
+        matrix = tasks.MatrixCompletion(size, size, size, observed=0.6)
         dense = tasks.SparseRegression(n=n, d=d, sparsity=d, entries="gaussian")
+        sparse = tasks.SparseRegression(n=n, d=d, sparsity=1)
         diagonal = models.DiagonalNet(depth=2)
-        posed = ((dense, models.Linear()), (dense, diagonal), (sparse, diagonal))
+        posed = ((matrix, models.MatrixFactorisation(2 * size)), (dense, diagonal), (sparse, diagonal))
         return {
             f"{name} λ={decay:g}": Experiment(
                 task=task,
@@ -76,16 +79,15 @@ class Prop4(Entry):
 
     def picture(self, runs: Mapping[str, Run]) -> Figure:
         figure = Figure(figsize=(13.5, 4.6), layout="constrained")
-        axes = figure.subplots(1, 3, sharey=True)
-        for ax, setting in zip(axes, self._settings, strict=True):
+        for ax, setting in zip(figure.subplots(1, 3), self._settings, strict=True):
             group, free = by_decay(runs, setting)
-            best = _least_norm_weights(free)
             for style, (decay, run) in zip(LINES, group.items(), strict=True):
-                ax.plot(*_distance_curve(run, best), **style, label=rf"$\lambda={decay:g}$")
-            ax.plot(*_distance_curve(free, best), color="#0072B2", ls=":", lw=2.0, label=r"$\lambda=0$")
-            log_time_axes(ax)
-            ax.set(yscale="log", ylabel=r"$\|\beta(t)-\beta^*\|/\|\beta^*\|$")
+                ax.plot(*_distance_curve(run), **style, label=rf"$\lambda={decay:g}$")
+            ax.plot(*_distance_curve(free), color="#0072B2", ls=":", lw=2.0, label=r"$\lambda=0$")
+            of = r"\sigma(UV^\top)" if setting == "matrix completion" else r"\beta"
+            ax.set(yscale="log", ylabel=f"relative distance of ${of}$ to that of least norm")
             ax.set_title(setting, pad=18)  # above the phases' labels
+            log_time_axes(ax)
             mark_phases(ax, run.verdict)
             legend = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.15), "ncols": 4, "frameon": False}
             ax.legend(**legend, fontsize="small", title=rf"phases marked: $\lambda={decay:g}$", title_fontsize="small")
@@ -113,49 +115,46 @@ class Prop4(Entry):
             all(abs(rate - 1) <= 0.15 for rate in rates.values()),
         )
         frees = {setting: end_point(free) for setting, (_, free) in groups.items()}
-        regular = self._settings[:2]
+        matrix, dense, sparse = self._settings
+        slopes = [end.slope for end in ends[matrix]]
+        rate = log_slope(decays, slopes)
         yield Finding(
             self.claims[2],
             "limit points are KKT points of min ‖w‖² on M",
             "‖P∇h‖/‖∇h‖, λ falling: "
-            + "; ".join(
-                ", ".join(f"{end.slope:.2g}" for end in ends[name])
-                + f" ({name}; {frees[name].slope:.2g} at the end of the unregularised flow)"
-                for name in regular
-            ),
-            # In both the nearest point of M is a KKT point at every λ: what is left is the end of the run at t = 40/λ.
-            all(ends[name][-1].slope <= 1e-3 * frees[name].slope for name in regular),
+            + ", ".join(f"{slope:.2g}" for slope in slopes)
+            + f", log-log slope {rate:.2f} ({matrix}); at most {max(end.slope for end in ends[dense]):.1g} ({dense}, "
+            f"where the nearest point is a KKT point for every λ); at the ends of the unregularised flows "
+            f"{frees[matrix].slope:.2g} and {frees[dense].slope:.2g}; rank of J {ends[matrix][-1].rank} of "
+            f"{ends[matrix][-1].outputs} and {ends[dense][-1].rank} of {ends[dense][-1].outputs}",
+            bool(falls(slopes) and abs(rate - 1) <= 0.15 and ends[dense][-1].slope <= 1e-3),
         )
-        for claim, name in zip(self.claims[3:5], regular, strict=True):
-            gaps, last = [_distance_to_least_norm(run) for run in groups[name][0].values()], ends[name][-1]
-            yield Finding(
-                claim,
-                "lim_λ lim_t w^λ(t) = w*",
-                "‖w − w*‖/‖w*‖, λ falling: "
-                + ", ".join(f"{gap:.2g}" for gap in gaps)
-                + f", log-log slope {log_slope(decays, gaps):.2f}; smallest curvature of ½‖w‖² on M there: "
-                f"{last.curvature:.2g}, rank of J {last.rank} of {last.outputs}",
-                bool(falls(gaps) and gaps[-1] <= 0.02 and last.curvature > 0 and last.rank == last.outputs),
-            )
-        gaps = {
-            name: float(np.linalg.norm(flat(list(group.values())[-1]) - flat(free)) / np.linalg.norm(flat(free)))
+        gaps, last = [_distance_to_min_l1(run) for run in groups[dense][0].values()], ends[dense][-1]
+        yield Finding(
+            self.claims[3],
+            "lim_λ lim_t w^λ(t) = w*",
+            f"‖w − w*‖/‖w*‖, λ falling: {_list(gaps)}, log-log slope {log_slope(decays, gaps):.2f}; least curvature of "
+            f"½‖w‖² on M there {last.curvature:.2g}, rank of J {last.rank} of {last.outputs}",
+            bool(falls(gaps) and gaps[-1] <= 0.02 and last.curvature > 0 and last.rank == last.outputs),
+        )
+        apart = {
+            name: float(np.linalg.norm(flat(group[decays[-1]]) - flat(free)) / np.linalg.norm(flat(free)))
             for name, (group, free) in groups.items()
         }
         yield Finding(
-            self.claims[5],
+            self.claims[4],
             "grokking is observed when the two limits cannot be exchanged",
             f"‖lim_t w^λ − lim_t w^GF‖/‖lim_t w^GF‖ at λ={decays[-1]:g}: "
-            + ", ".join(f"{gap:.2g} ({name})" for name, gap in gaps.items()),
-            min(gaps.values()) >= 0.1,
+            + ", ".join(f"{gap:.2g} ({name})" for name, gap in apart.items()),
+            min(apart.values()) >= 0.1,
         )
-        name = self._settings[2]
-        gaps, last = [_distance_to_least_norm(run) for run in groups[name][0].values()], ends[name][-1]
+        gaps, last = [_distance_to_min_l1(run) for run in groups[sparse][0].values()], ends[sparse][-1]
         yield Finding(
-            self.claims[6],
+            self.claims[5],
             "an open problem: M is no manifold at such points",
-            f"rank of J {last.rank} at the end, {frees[name].rank} at that of the unregularised flow; ‖w − w*‖/‖w*‖, λ "
-            "falling: " + ", ".join(f"{gap:.2g}" for gap in gaps) + f", log-log slope {log_slope(decays, gaps):.2f}",
-            bool(last.rank < frees[name].rank and falls(gaps) and gaps[-1] <= 0.02),
+            f"rank of J {last.rank} at the end, {frees[sparse].rank} at that of the unregularised flow; ‖w − w*‖/‖w*‖, "
+            f"λ falling: {_list(gaps)}, log-log slope {log_slope(decays, gaps):.2f}",
+            bool(last.rank < frees[sparse].rank and falls(gaps) and gaps[-1] <= 0.02),
         )
 
 
@@ -181,64 +180,73 @@ _RANK = 1e-3  # singular values of J below this share of the largest are those o
 def end_point(run: Run) -> EndPoint:
     """Where a run ends, seen from the manifold."""
     with jax.enable_x64(True):
-        problem, _ = prepare(Experiment.from_dict(run.spec))
-        end = flat(run)
-        w, nu = end, np.zeros(problem.data.n)
-        for _ in range(10):  # Gauss–Newton
-            misfit, J, _ = map(np.asarray, _derivatives(problem, run.params, w, nu))
+        problem, params = prepare(Experiment.from_dict(run.spec))
+
+        def at(w: np.ndarray, nu: np.ndarray) -> list[np.ndarray]:
+            return [np.asarray(value) for value in _derivatives(problem, params, w, nu)]
+
+        end = w = flat(run)
+        nu = np.zeros(np.size(problem.data.targets))
+        total = at(end, nu)[0]
+        for _ in range(6):  # Gauss–Newton, from O(λ) away
+            _, misfit, J, _ = at(w, nu)
             w = w - np.linalg.pinv(J, rcond=_RANK) @ misfit
-        _, J, _ = map(np.asarray, _derivatives(problem, run.params, w, nu))
+        J = at(w, nu)[2]
         nu = np.linalg.pinv(J.T, rcond=_RANK) @ w
-        hessian = np.asarray(_derivatives(problem, run.params, w, nu)[2])
-        total = np.linalg.norm(ravel_pytree(problem.gradient(run.params))[0])
+        hessian = at(w, nu)[3]
     _, sigma, Vt = np.linalg.svd(J)
     rank = int(np.sum(sigma > _RANK * sigma[0]))
     tangent = Vt[rank:].T  # an orthonormal basis of Ker J: P = tangent·tangentᵀ
     pull = run.spec["penalty"]["strength"] * np.linalg.norm(end)
     return EndPoint(
-        unfinished=float(total / pull) if pull else 0.0,
+        unfinished=float(np.linalg.norm(total) / pull) if pull else 0.0,
         distance=float(np.linalg.norm(w - end) / np.linalg.norm(w)),
         slope=float(np.linalg.norm(tangent.T @ w) / np.linalg.norm(w)),
         curvature=float(np.linalg.eigvalsh(tangent.T @ hessian @ tangent)[0]),
         rank=rank,
-        outputs=len(sigma),
+        outputs=problem.data.n,
     )
 
 
 @eqx.filter_jit
 def _derivatives(
     problem: Problem, like: PyTree[Array], w: Float[Array, " p"], nu: Float[Array, " n"]
-) -> tuple[Float[Array, " n"], Float[Array, "n p"], Float[Array, "p p"]]:
-    """f(w) − y, its Jacobian, and the Hessian of ½‖w‖² − ⟨ν, f(w) − y⟩, at w laid out as `like`."""
+) -> tuple[Float[Array, " p"], Float[Array, " n"], Float[Array, "n p"], Float[Array, "p p"]]:
+    """∇F + λw, f − y, the Jacobian of f, and the Hessian of ½‖w‖² − ⟨ν, f − y⟩, at w laid out as `like`."""
     tree = ravel_pytree(like)[1]
 
     def misfit(w: Float[Array, " p"]) -> Float[Array, " n"]:
-        return problem.model(tree(w), problem.data.inputs) - problem.data.targets
+        return jnp.ravel(problem.model(tree(w), problem.data.inputs) - problem.data.targets)
 
     def lagrangian(w: Float[Array, " p"]) -> Float[Array, ""]:
         return 0.5 * w @ w - nu @ misfit(w)
 
-    return misfit(w), jax.jacobian(misfit)(w), jax.hessian(lagrangian)(w)
+    total = ravel_pytree(problem.gradient(tree(w)))[0]
+    return total, misfit(w), jax.jacobian(misfit)(w), jax.hessian(lagrangian)(w)
 
 
-def _least_norm_weights(run: Run) -> np.ndarray:
-    """β* of the least-norm parameters: X⁺y for the linear model, min-L1 for the diagonal net."""
+def _distance_to_min_l1(run: Run) -> float:
+    """‖w − w*‖/‖w*‖ at the end of a diagonal net, w* = (√β₊, √β₋) with the signs of w and β the min-L1 solution."""
     data = Experiment.from_dict(run.spec).draw()
-    least = theory.min_l2 if run.spec["model"]["kind"] == "Linear" else theory.min_l1
-    return least(data.inputs, data.targets)
-
-
-def _distance_to_least_norm(run: Run) -> float:
-    """‖w − w*‖/‖w*‖ at the end, w* that with the signs of w: (√β*₊, √β*₋) for the diagonal net."""
-    best = _least_norm_weights(run)
-    if run.spec["model"]["kind"] == "Linear":
-        return float(np.linalg.norm(run.params["weights"] - best) / np.linalg.norm(best))
+    best = theory.min_l1(data.inputs, data.targets)
     plus, minus = np.sqrt(np.maximum(best, 0)), np.sqrt(np.maximum(-best, 0))
     gap = np.concatenate([np.abs(run.params["plus"]) - plus, np.abs(run.params["minus"]) - minus])
     return float(np.linalg.norm(gap) / np.sqrt(np.sum(np.abs(best))))
 
 
-def _distance_curve(run: Run, best: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Times, and the relative distance of the predictor from `best` at each."""
+def _distance_curve(run: Run) -> tuple[np.ndarray, np.ndarray]:
+    """Times, and the relative distance of the predictor (singular values of a matrix) from that of least norm."""
+    data = Experiment.from_dict(run.spec).draw()
     curves = run.curves.isel(time=slice(1, None))
-    return curves["time"].values, np.linalg.norm(curves["weights"].values - best, axis=1) / np.linalg.norm(best)
+    if run.spec["model"]["kind"] == "MatrixFactorisation":
+        name, best = (
+            "singular_values",
+            np.linalg.svd(theory.min_nuclear(data.inputs.mask, data.truth), compute_uv=False),
+        )
+    else:
+        name, best = "weights", theory.min_l1(data.inputs, data.targets)
+    return curves["time"].values, np.linalg.norm(curves[name].values - best, axis=1) / np.linalg.norm(best)
+
+
+def _list(values: list[float]) -> str:
+    return ", ".join(f"{value:.2g}" for value in values)
