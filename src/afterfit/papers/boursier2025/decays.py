@@ -10,11 +10,12 @@ from afterfit.run import Run
 
 __all__ = ["LINES", "by_decay", "falls", "log_slope"]
 
-# One line a λ, told apart in greyscale.
+# One line a λ, from the largest on, told apart in greyscale.
 LINES = (
     {"color": "0.65", "ls": "-"},
     {"color": "0.4", "ls": "--"},
     {"color": "0.0", "ls": "-."},
+    {"color": "0.0", "ls": (0, (5, 1.5, 1, 1.5, 1, 1.5))},
 )
 
 

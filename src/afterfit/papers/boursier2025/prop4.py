@@ -52,12 +52,12 @@ class Prop4(Entry):
     _settings = ("matrix completion", "diagonal net, dense", "diagonal net, sparse")
 
     def experiments(self, scale: str) -> dict[str, Experiment]:
-        # Draws whose min-L1 solution is well separated: off its support the dual |Xᵀν| is at most 0.62, so that
-        # the coordinates that end at 0 do so at a rate of at least 0.38λ.
+        # Draws that are at their end by t = 40/λ. What ends at 0 does so at the rate λ(1 − dual), where for the
+        # diagonal net the dual is |Xᵀν| off the support of the min-L1 solution: at most 0.62 here, but often near 1.
         if scale == "paper":
-            n, d, size, decays, seeds = 8, 20, 6, (1e-1, 1e-2, 1e-3), (2, 1, 34)
+            n, d, size, decays, seeds = 8, 20, 6, (1e-1, 3e-2, 1e-2, 5e-3), (3, 1, 34)
         else:
-            n, d, size, decays, seeds = 5, 12, 4, (1e-1, 5e-2, 2e-2), (2, 4, 29)
+            n, d, size, decays, seeds = 5, 12, 4, (2e-1, 1e-1, 5e-2), (2, 4, 29)
         matrix = tasks.MatrixCompletion(size, size, size, observed=0.6)
         dense = tasks.SparseRegression(n=n, d=d, sparsity=d, entries="gaussian")
         sparse = tasks.SparseRegression(n=n, d=d, sparsity=1)
@@ -71,7 +71,7 @@ class Prop4(Entry):
                 dynamics=dynamics.GradientFlow(until=40 / (decay or decays[0]), first=1e-3, rtol=1e-9, atol=1e-12),
                 init=inits.Gaussian(1.0),
                 seed=seed,
-                observations=60,
+                observations=50,
             )
             for name, (task, model), seed in zip(self._settings, posed, seeds, strict=True)
             for decay in (*decays, 0.0)
@@ -81,16 +81,19 @@ class Prop4(Entry):
         figure = Figure(figsize=(13.5, 4.6), layout="constrained")
         for ax, setting in zip(figure.subplots(1, 3), self._settings, strict=True):
             group, free = by_decay(runs, setting)
-            for style, (decay, run) in zip(LINES, group.items(), strict=True):
+            for style, (decay, run) in zip(LINES, group.items(), strict=False):
                 ax.plot(*_distance_curve(run), **style, label=rf"$\lambda={decay:g}$")
             ax.plot(*_distance_curve(free), color="#0072B2", ls=":", lw=2.0, label=r"$\lambda=0$")
             of = r"\sigma(UV^\top)" if setting == "matrix completion" else r"\beta"
             ax.set(yscale="log", ylabel=f"relative distance of ${of}$ to that of least norm")
             ax.set_title(setting, pad=18)  # above the phases' labels
             log_time_axes(ax)
+            weakest, run = list(group.items())[-1]
             mark_phases(ax, run.verdict)
             legend = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.15), "ncols": 4, "frameon": False}
-            ax.legend(**legend, fontsize="small", title=rf"phases marked: $\lambda={decay:g}$", title_fontsize="small")
+            ax.legend(
+                **legend, fontsize="small", title=rf"phases marked: $\lambda={weakest:g}$", title_fontsize="small"
+            )
         return figure
 
     def check(self, runs: Mapping[str, Run], scale: str, progress: bool | None) -> Iterator[Finding]:
@@ -102,7 +105,7 @@ class Prop4(Entry):
             self.claims[0],
             "the limit t → ∞ exists (Assumption 1)",
             f"largest ‖∇F(w) + λw‖/‖λw‖ at t = 40/λ of {len(self._settings) * len(decays)} runs: {left:.1g}",
-            left <= 1e-2,
+            left <= 1e-3,
         )
         rates = {name: log_slope(decays, [end.distance for end in points]) for name, points in ends.items()}
         yield Finding(
@@ -183,7 +186,7 @@ def end_point(run: Run) -> EndPoint:
         problem, params = prepare(Experiment.from_dict(run.spec))
 
         def at(w: np.ndarray, nu: np.ndarray) -> list[np.ndarray]:
-            return [np.asarray(value) for value in _derivatives(problem, params, w, nu)]
+            return [np.asarray(value) for value in _derivatives(problem, params, jnp.asarray(w), jnp.asarray(nu))]
 
         end = w = flat(run)
         nu = np.zeros(np.size(problem.data.targets))
