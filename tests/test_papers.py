@@ -11,6 +11,10 @@ DO_NOT_HOLD = {
     # At the lasso solution Xᵀ(y − Xa) = β·sign(a) on the support, which bounds ‖Xa − y‖₂ from below by
     # β√s/σ_max(X_S), some 20 times 10⁻⁶ for the paper's β and step size.
     ("notsawo2025/fig3", "‖Xa − y*‖₂ decreases to 10⁻⁶"),
+    # The formula is that of ½‖Xw − y‖²: the gradient of ‖Xw − y‖² has 2σᵢ² where (23) has σᵢ².
+    ("boursier2025/linear", "gradient flow on ‖Xw − y‖², the F that is printed, follows (23)–(24)"),
+    # Printed with the residual squared, which the gradient of a squared loss does not have.
+    ("woodworth2020/appC", "d|u|/dt is (12)"),
 }
 
 
@@ -51,6 +55,21 @@ def test_paper_scale_is_the_ledger_s_setting():
     assert (lyu["task"]["rows"], lyu["task"]["observed"], lyu["init"]["scale"]) == (97, 0.05, 10.0)
     assert (lyu["dynamics"]["lr"], lyu["penalty"]["strength"]) == (0.1, 1e-4)
     assert lyu["dynamics"]["steps"] >= 10**6
+    # Theorems fix no sizes, but the models, the losses' factors and the dynamics are the papers'.
+    linear = spec("boursier2025/linear")
+    assert (linear["task"]["reduction"], linear["model"]["kind"], linear["penalty"]["kind"]) == (
+        "half_sum",
+        "Linear",
+        "L2",
+    )
+    for id, model in (
+        ("boursier2025/prop1", "DiagonalNet"),
+        ("boursier2025/prop4", "MatrixFactorisation"),
+        ("woodworth2020/appC", "DiagonalProduct"),
+    ):
+        theorem = spec(id)
+        assert (theorem["task"]["reduction"], theorem["model"]["kind"]) == ("sum", model)
+        assert theorem["dynamics"]["kind"] == "GradientFlow"
 
 
 def test_changes_reach_the_run_and_wrong_ones_are_refused_before_any_work():

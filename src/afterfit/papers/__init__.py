@@ -16,7 +16,17 @@ PAPERS = {
     "norm minimisation",
 }
 ENTRIES: dict[str, Entry] = {
-    entry.id: entry for entry in (lyu2023.Fig3(), woodworth2020.Thm1(), notsawo2025.Fig3(), boursier2025.Fig2())
+    entry.id: entry
+    for entry in (
+        lyu2023.Fig3(),
+        woodworth2020.Thm1(),
+        woodworth2020.AppC(),
+        notsawo2025.Fig3(),
+        boursier2025.Prop1(),
+        boursier2025.Prop4(),
+        boursier2025.Linear(),
+        boursier2025.Fig2(),
+    )
 }
 
 

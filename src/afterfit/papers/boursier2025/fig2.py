@@ -1,4 +1,4 @@
-"""Boursier, Pesme and Dragomir 2025: interpolation, then Riemannian norm minimisation."""
+"""Fig. 2: matrix completion."""
 
 from __future__ import annotations
 
