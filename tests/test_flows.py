@@ -153,9 +153,9 @@ def test_chebyshev_follows_the_heat_equation_in_steps_far_beyond_explicit_stabil
         0.1,
         1e-5,
         jnp.asarray(y0),
-        stepsize_controller=diffrax.PIDController(rtol=1e-5, atol=1e-7),
+        stepsize_controller=diffrax.PIDController(rtol=1e-3, atol=1e-5),
     )
-    np.testing.assert_allclose(np.asarray(solution.ys)[-1], exact, atol=1e-4)
+    np.testing.assert_allclose(np.asarray(solution.ys)[-1], exact, atol=1e-3)
     # An explicit method is held to 2/|κ|: these steps are longer, by more than ten times on average.
     assert 0.1 / int(solution.stats["num_steps"]) > 10 * 2 / np.max(np.abs(kappa))
 
@@ -164,11 +164,11 @@ def test_chebyshev_follows_the_heat_equation_in_steps_far_beyond_explicit_stabil
 @given(z=st.floats(0.0, 5e3), share=st.floats(0.0, 1.0))
 def test_chebyshev_is_stable_with_the_stages_it_takes(z, share):
     # y' = −λy for any λ up to z, in one step of 1 with as many stages as z asks for.
-    from afterfit.dynamics.methods.chebyshev import _chebyshev
+    from afterfit.dynamics.methods.chebyshev import chebyshev_step
 
     lam, y0 = share * z, jnp.ones(())
     s = stages(jnp.asarray(z))
-    y1 = _chebyshev(lambda t, y: -lam * y, y0, -lam * y0, jnp.ones(()), s)
+    y1 = chebyshev_step(lambda t, y: -lam * y, y0, -lam * y0, jnp.ones(()), s)
     assert abs(float(y1)) <= 1 + 1e-9
     if lam < 0.5:  # second order: the error of a step is below the next term of the exponential
         assert abs(float(y1) - np.exp(-lam)) <= lam**3 / 6 + 1e-12
@@ -187,7 +187,7 @@ def test_spectral_radius_is_that_of_the_hessian(seed):
         return jax.tree.map(jnp.negative, problem.gradient(params))
 
     found, _, _ = spectral_radius(
-        field, start, field(start), RungeKuttaChebyshev.any_direction(start), jnp.zeros(())
+        field, start, RungeKuttaChebyshev.any_direction(start), jnp.zeros(())
     )
     # From below, and by less than the solver's margin of 25 %.
     assert 0.8 * exact <= float(found) <= exact * (1 + 1e-5)

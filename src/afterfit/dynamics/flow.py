@@ -209,6 +209,5 @@ def _curvature(problem: Problem, params: PyTree[Array]) -> Float[Array, ""]:
     def field(params: PyTree[Array]) -> PyTree[Array]:
         return jax.tree.map(jnp.negative, problem.gradient(params))
 
-    f0 = field(params)
     dtype = jax.tree.leaves(params)[0].dtype
-    return spectral_radius(field, params, f0, RungeKuttaChebyshev.any_direction(params), jnp.zeros((), dtype))[0]
+    return spectral_radius(field, params, RungeKuttaChebyshev.any_direction(params), jnp.zeros((), dtype))[0]

@@ -72,7 +72,7 @@ class RungeKuttaChebyshev(diffrax.AbstractAdaptiveSolver):
             lambda: _estimate(lambda y: terms.vf(t0, y, args), y0, solver_state),
         )
         s = stages(h * _SAFETY * radius)
-        y1 = _chebyshev(lambda t, y: terms.vf(t0 + t * h, y, args), y0, f0, h, s)
+        y1 = chebyshev_step(lambda t, y: terms.vf(t0 + t * h, y, args), y0, f0, h, s)
         f1 = terms.vf(t1, y1, args)
         error = jax.tree.map(lambda a, b, fa, fb: 0.8 * (a - b) + 0.4 * h * (fa + fb), y0, y1, f0, f1)
         state = _State(f1, direction, radius, steady, s.astype(jnp.int64) + tries)
@@ -81,7 +81,7 @@ class RungeKuttaChebyshev(diffrax.AbstractAdaptiveSolver):
 
 def _estimate(field: Any, y0: PyTree, state: _State) -> tuple[Array, PyTree, Array, Array]:
     """The radius and its direction now, for how many steps they may be trusted, and the evaluations they took."""
-    radius, direction, tries = spectral_radius(field, y0, state.field, state.direction, state.radius)
+    radius, direction, tries = spectral_radius(field, y0, state.direction, state.radius)
     changed = jnp.abs(radius - state.radius) > _AGREEMENT * radius
     return radius, direction, jnp.where(changed, 0, _TRUSTED).astype(jnp.int64), tries
 
@@ -97,15 +97,14 @@ def longest(limit: int | Array, radius: Float[Array, ""]) -> Float[Array, ""]:
 
 
 def spectral_radius(
-    field: Any, y0: PyTree, f0: PyTree, direction: PyTree, before: Float[Array, ""]
+    field: Any, y: PyTree, direction: PyTree, before: Float[Array, ""]
 ) -> tuple[Float[Array, ""], PyTree, Int[Array, ""]]:
-    """The largest absolute eigenvalue of the Jacobian of `field` at y0, its direction, and the evaluations it took.
+    """The largest absolute eigenvalue of the Jacobian of `field` at y, its direction, and the products it took.
 
-    A power iteration on differences of the field; `before` is an earlier estimate, 0 if there is none.
+    A power iteration; `before` is an earlier estimate, 0 if there is none. The Jacobian is that of the smooth piece
+    that y lies on: differences of the field would mistake the kinks of a ReLU net for curvature.
     """
-    eps = jnp.finfo(before.dtype).eps
-    # As far as differences are well above rounding, and along a unit direction small against y0.
-    distance = jnp.sqrt(eps) * jnp.maximum(norm(y0), jnp.sqrt(eps)).astype(before.dtype)
+    _, pull_back = jax.vjp(field, y)  # transposed, which has the same eigenvalues, and needs reverse derivatives only
 
     def unfinished(carry: tuple) -> Array:
         radius, last, _, k = carry
@@ -114,20 +113,18 @@ def spectral_radius(
     def iterate(carry: tuple) -> tuple:
         radius, _, direction, k = carry
         size = jnp.maximum(norm(direction), jnp.finfo(before.dtype).tiny).astype(before.dtype)
-        moved = field(jax.tree.map(lambda y, v: y + (distance / size) * v, y0, direction))
-        change = jax.tree.map(lambda a, b: (a - b) / distance, moved, f0)
-        found = norm(change).astype(before.dtype)
+        (turned,) = pull_back(jax.tree.map(lambda v: v / size, direction))
+        found = norm(turned).astype(before.dtype)
         # A field that does not change has no direction to tell: keep the old one.
-        direction = jax.tree.map(lambda c, v: jnp.where(found > 0, c, v), change, direction)
+        direction = jax.tree.map(lambda t, v: jnp.where(found > 0, t, v), turned, direction)
         return found, radius, direction, k + 1
 
-    radius, last, direction, k = jax.lax.while_loop(
-        unfinished, iterate, (before, jnp.zeros_like(before), direction, jnp.zeros((), jnp.int64))
-    )
+    start = (before, jnp.zeros_like(before), direction, jnp.zeros((), jnp.int64))
+    radius, last, direction, k = jax.lax.while_loop(unfinished, iterate, start)
     return jnp.where(k > 1, jnp.maximum(radius, last), radius), direction, k
 
 
-def _chebyshev(field: Any, y0: PyTree, f0: PyTree, h: Array, s: Int[Array, ""]) -> PyTree:
+def chebyshev_step(field: Any, y0: PyTree, f0: PyTree, h: Array, s: Int[Array, ""]) -> PyTree:
     """The s stages: formulas (2.1)–(2.4) of Sommeijer, Shampine and Verwer (1997), `field` in time from 0 to 1."""
     S = s.astype(jnp.float64)
     w0 = 1 + _DAMPING / S**2
