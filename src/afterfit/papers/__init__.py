@@ -16,7 +16,16 @@ PAPERS = {
     "norm minimisation",
 }
 ENTRIES: dict[str, Entry] = {
-    entry.id: entry for entry in (lyu2023.Fig3(), woodworth2020.Thm1(), notsawo2025.Fig3(), boursier2025.Fig2())
+    entry.id: entry
+    for entry in (
+        lyu2023.Fig1a(),
+        lyu2023.Fig1b(),
+        lyu2023.Fig2a(),
+        lyu2023.Fig3(),
+        woodworth2020.Thm1(),
+        notsawo2025.Fig3(),
+        boursier2025.Fig2(),
+    )
 }
 
 
