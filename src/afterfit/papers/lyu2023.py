@@ -396,7 +396,7 @@ def _accuracy_picture(
 
 def _show_steps(ax: Axes, lr: float, label: str) -> None:
     """A second axis below the one of time: how many steps of gradient descent that is."""
-    ax.secondary_xaxis(-0.2, functions=(lambda t: t / lr, lambda k: k * lr)).set_xlabel(label)
+    ax.secondary_xaxis(-0.2, functions=(lambda t: np.divide(t, lr), lambda k: np.multiply(k, lr))).set_xlabel(label)
 
 
 def _transition_finding(claim: str, run: Run) -> Finding:
