@@ -70,6 +70,19 @@ def test_paper_scale_is_the_ledger_s_setting():
         theorem = spec(id)
         assert (theorem["task"]["reduction"], theorem["model"]["kind"]) == ("sum", model)
         assert theorem["dynamics"]["kind"] == "GradientFlow"
+    sparse = spec("lyu2023/fig1a")
+    assert (sparse["task"]["n"], sparse["task"]["d"], sparse["task"]["sparsity"]) == (256, 10**5, 3)
+    assert (sparse["task"]["design"], sparse["task"]["loss_name"], sparse["model"]["depth"]) == ("sign", "logistic", 2)
+    assert (sparse["init"]["norm"], sparse["penalty"]["strength"]) == (128, 1e-3)
+    assert sparse["dynamics"]["until"] >= 10**6 * 0.01
+    margin = spec("lyu2023/fig1b")
+    assert (margin["task"]["n"], margin["task"]["d"], margin["task"]["margin"]) == (32, 10**5, 25)
+    assert (margin["init"]["norm"], margin["penalty"]["strength"]) == (128, 1e-3)
+    modular = spec("lyu2023/fig2a")
+    assert (modular["task"]["p"], modular["task"]["fraction"], modular["model"]["hidden"]) == (97, 0.4, [1024])
+    assert (modular["model"]["biases"], modular["init"]["kind"], modular["init"]["scale"]) == ("hidden", "He", 1.0)
+    assert modular["penalty"]["strength"] == 1e-4
+    assert modular["dynamics"]["until"] >= 10**7 * 0.002
 
 
 def test_changes_reach_the_run_and_wrong_ones_are_refused_before_any_work():

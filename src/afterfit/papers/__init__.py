@@ -18,6 +18,9 @@ PAPERS = {
 ENTRIES: dict[str, Entry] = {
     entry.id: entry
     for entry in (
+        lyu2023.Fig1a(),
+        lyu2023.Fig1b(),
+        lyu2023.Fig2a(),
         lyu2023.Fig3(),
         woodworth2020.Thm1(),
         woodworth2020.AppC(),
