@@ -25,8 +25,8 @@ class Dual(Stabilised):
     """Diagonal nets in n dual variables: ν' = r, r the derivative of the loss at each example.
 
     Every weight of a diagonal net moves by Xᵀr times powers of itself, so ν, the sum of r over time, determines them
-    all, weight decay included. Implicit steps (Rosenbrock–W, with the exact n x n Jacobian) where X diag(κ) Xᵀ is cheap,
-    Runge–Kutta–Chebyshev ones where the data are too many for that.
+    all, weight decay included. Implicit steps with the exact n x n Jacobian where X diag(κ) Xᵀ is cheap, Runge–Kutta–
+    Chebyshev ones where the data are too many for that.
     """
 
     name = "dual"
@@ -47,31 +47,48 @@ class Dual(Stabilised):
         return _DualChart(params)
 
     def solver(self, problem: Problem, chart: Chart) -> Any:
-        from afterfit.dynamics.methods.rosenbrock import RosenbrockW
+        from afterfit.dynamics.methods.newton import SimplifiedNewton
 
         if not kernel_is_cheap(problem):
             return super().solver(problem, chart)
 
-        def inverse(t: Array, nu: Float[Array, " n"], arguments: tuple, gh: Array) -> Any:
-            # ∂ν'/∂ν = −HK exactly, K the tangent kernel: weights move by −Jᵀdν.
-            params = chart.params(problem, arguments[1] + t, nu)
-            H = tangent.curvature(problem, tangent.outputs(problem, params))[:, 0, 0]
-            matrix = jnp.eye(nu.size, dtype=nu.dtype) + gh * H[:, None] * tangent.kernel(problem, params)
-            factors = jax.scipy.linalg.lu_factor(matrix)
-            return lambda b: jax.scipy.linalg.lu_solve(factors, b)
+        def size(arguments: tuple, nu: Array, change: Array) -> Array:
+            at = [chart.params(problem, arguments[1], y) for y in (nu, nu + change)]
+            return self.error(at[0], at[1], jax.tree.map(jnp.subtract, at[1], at[0]))
 
-        return RosenbrockW(inverse)
+        return SimplifiedNewton(
+            corrector=lambda t, nu, arguments, gh: _DualNewton(problem, chart, arguments[1], t, nu, gh),
+            extra=lambda t, nu, arguments: (),
+            size=size,
+        )
 
-    # A Rosenbrock–W solver has no state; the other one's is handled by its own method.
+    # Each kind of solver state has its own cost; the rest is for the one that estimates a spectral radius.
 
-    def cost(self, solver_state: Any) -> tuple[int | Array, int]:
-        return super().cost(solver_state) if solver_state else (4, 4)
+    def cost(self, solver_state: Any) -> tuple[Array, Array | int]:
+        if hasattr(solver_state, "iterations"):
+            return solver_state.iterations, solver_state.iterations
+        return super().cost(solver_state)
 
     def after_rejection(self, solver_state: Any, error: PyTree[Array]) -> Any:
-        return super().after_rejection(solver_state, error) if solver_state else solver_state
+        return super().after_rejection(solver_state, error) if hasattr(solver_state, "radius") else solver_state
 
     def longest(self, solver_state: Any) -> Float[Array, ""]:
-        return super().longest(solver_state) if solver_state else jnp.asarray(jnp.inf)
+        return super().longest(solver_state) if hasattr(solver_state, "radius") else jnp.asarray(jnp.inf)
+
+
+class _DualNewton:
+    """Newton iterations for ν = base + gh·ν', with ∂ν'/∂ν = −HK exactly: the weights move by −Jᵀdν."""
+
+    def __init__(self, problem: Problem, chart: Chart, t0: Array, t: Array, nu: Array, gh: Array):
+        self.problem, self.chart, self.t0, self.gh = problem, chart, t0, gh
+        params = chart.params(problem, t0 + t, nu)
+        H = tangent.curvature(problem, tangent.outputs(problem, params))[:, 0, 0]
+        matrix = jnp.eye(nu.size, dtype=nu.dtype) + gh * H[:, None] * tangent.kernel(problem, params)
+        self.factors = jax.scipy.linalg.lu_factor(matrix)
+
+    def improve(self, t: Array, base: Array, nu: Array, extra: tuple) -> tuple[Array, tuple]:
+        missing = base + self.gh * self.chart.field(self.problem, self.t0 + t, nu) - nu
+        return jax.scipy.linalg.lu_solve(self.factors, missing), extra
 
 
 def kernel_is_cheap(problem: Problem) -> bool:

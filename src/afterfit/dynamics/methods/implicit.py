@@ -1,8 +1,7 @@
-"""Linearly implicit steps whose linear algebra is as large as the data, not as the parameters."""
+"""Implicit steps whose linear algebra is as large as the data, not as the parameters."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -14,17 +13,17 @@ from afterfit.dynamics.methods._base import Chart, Stepping
 from afterfit.penalties import L2
 from afterfit.problem import Problem
 
-__all__ = ["LARGEST", "Implicit"]
+__all__ = ["GaussNewton", "Implicit"]
 
-LARGEST = 2000  # numbers in the data up to which a factorisation a step is cheap
+_LARGEST = 2000  # numbers in the data up to which a factorisation a step is cheap
 
 
 class Implicit(Stepping):
-    """Rosenbrock–W steps with the Gauss–Newton matrix: for few data and many parameters.
+    """Implicit Runge–Kutta steps with the Gauss–Newton matrix: for few data and many parameters.
 
     Once the data are fitted the flow is stiff: across the interpolating parameters it moves at rates of order 1, along
-    them at β. The linearly implicit step damps the fast directions, so that steps grow to the slow scale 1/β. Its
-    Jacobian is −(JᵀHJ + βI), which leaves out the curvature of the model (of order β once fitted) and is inverted by
+    them at β. An implicit step damps the fast directions, so that steps grow to the slow scale 1/β. The matrix of its
+    Newton iterations leaves out the curvature of the model, of order β once the data are fitted, and is inverted by
     Woodbury's formula in the m numbers of the data.
     """
 
@@ -36,35 +35,58 @@ class Implicit(Stepping):
         if not problem.penalty.smooth:
             return f"the penalty {type(problem.penalty).__name__} has kinks, and its steps need a smooth one"
         m = jax.eval_shape(lambda p: tangent.outputs(problem, p), params).size
-        if m > LARGEST:
-            return f"the data hold {m} numbers, and it factorises a matrix that large every step (at most {LARGEST})"
+        if m > _LARGEST:
+            return f"the data hold {m} numbers, and it factorises a matrix that large every step (at most {_LARGEST})"
         return None
 
     def solver(self, problem: Problem, chart: Chart) -> Any:
-        from afterfit.dynamics.methods.rosenbrock import RosenbrockW
+        from afterfit.dynamics.methods.newton import SimplifiedNewton
 
-        return RosenbrockW(lambda t, params, arguments, gh: gauss_newton_inverse(problem, params, gh))
+        return SimplifiedNewton(
+            corrector=lambda t, params, arguments, gh: GaussNewton(problem, params, gh),
+            extra=lambda t, params, arguments: tangent.residual(problem, tangent.outputs(problem, params)),
+            size=lambda arguments, params, change: self.error(params, params, change),
+        )
 
-    def cost(self, solver_state: PyTree[Any]) -> tuple[int, int]:
-        return 4, 4
+    def cost(self, solver_state: Any) -> tuple[Array, Array]:
+        return solver_state.iterations, solver_state.iterations
 
 
-def gauss_newton_inverse(
-    problem: Problem, params: PyTree[Array], gh: Float[Array, ""]
-) -> Callable[[PyTree[Array]], PyTree[Array]]:
-    """b ↦ (cI + gh·JᵀHJ)⁻¹b with c = 1 + gh·β for weight decay β, as (b − gh·JᵀH(cI + gh·KH)⁻¹Jb)/c."""
-    c = 1 + gh * problem.penalty.strength if isinstance(problem.penalty, L2) else 1.0
-    at = tangent.linearise(problem, params)
-    shape, m = at.value.shape, at.value.size
-    H = tangent.curvature(problem, at.value)
-    K = tangent.kernel(problem, params)
-    n, outputs, _ = H.shape
-    KH = jnp.einsum("mia,iab->mib", K.reshape(m, n, outputs), H).reshape(m, m)
-    factors = jax.scipy.linalg.lu_factor(c * jnp.eye(m, dtype=K.dtype) + gh * KH)
+class GaussNewton:
+    """Newton iterations for θ = base − gh·(J(θ)ᵀρ + β∇h(θ)) and ρ = r(outputs(θ)), J and H fixed at the step's start.
 
-    def apply(b: PyTree[Array]) -> PyTree[Array]:
-        z = jax.scipy.linalg.lu_solve(factors, at.push_forward(b).reshape(m))
-        Hz = jnp.einsum("iab,ib->ia", H, z.reshape(n, outputs)).reshape(shape)
-        return jax.tree.map(lambda b, g: (b - gh * g) / c, b, at.pull_back(Hz))
+    ρ, the pull of each example, is an unknown of its own. Once fitted it is of order β, while a θ that is off the
+    interpolating parameters by a little has an r that is large against that; in J(θ)ᵀr it would push θ along them, too.
+    (One linear solve a stage, as in a Rosenbrock–W method, suffers from the same: its steps are β^(1/4) as long.)
 
-    return apply
+    Eliminating dρ = R₂ + H·J dθ leaves (cI + gh·JᵀHJ)dθ = R₁ − gh·JᵀR₂, R the residuals of the two equations and
+    c = 1 + gh·β for weight decay; with z = J dθ, Woodbury's formula is (cI + gh·KH)z = JR₁ − gh·KR₂.
+    """
+
+    def __init__(self, problem: Problem, params: PyTree[Array], gh: Float[Array, ""]):
+        self.problem, self.gh = problem, gh
+        self.c = 1 + gh * problem.penalty.strength if isinstance(problem.penalty, L2) else 1.0
+        self.at = tangent.linearise(problem, params)
+        self.H = tangent.curvature(problem, self.at.value)
+        self.K = tangent.kernel(problem, params)
+        m, (n, outputs, _) = self.at.value.size, self.H.shape
+        KH = jnp.einsum("mia,iab->mib", self.K.reshape(m, n, outputs), self.H).reshape(m, m)
+        self.factors = jax.scipy.linalg.lu_factor(self.c * jnp.eye(m, dtype=self.K.dtype) + gh * KH)
+
+    def improve(
+        self, t: Array, base: PyTree[Array], params: PyTree[Array], rho: Float[Array, "n ..."]
+    ) -> tuple[PyTree[Array], Float[Array, "n ..."]]:
+        here = tangent.linearise(self.problem, params)
+        pull = jax.tree.map(jnp.add, here.pull_back(rho), self.problem.penalty.weighted_subgradient(params))
+        R1 = jax.tree.map(lambda b, f, p: b - self.gh * f - p, base, pull, params)
+        R2 = tangent.residual(self.problem, here.value) - rho
+        change, pulls = self.solve(R1, R2)
+        return change, rho + pulls
+
+    def solve(self, R1: PyTree[Array], R2: Float[Array, "n ..."]) -> tuple[PyTree[Array], Float[Array, "n ..."]]:
+        """dθ and dρ."""
+        right = self.at.push_forward(R1).ravel() - self.gh * self.K @ R2.ravel()
+        z = jax.scipy.linalg.lu_solve(self.factors, right).reshape(self.H.shape[:2])
+        d_rho = R2 + jnp.einsum("iab,ib->ia", self.H, z).reshape(R2.shape)
+        pulled = self.at.pull_back(d_rho)
+        return jax.tree.map(lambda R, p: (R - self.gh * p) / self.c, R1, pulled), d_rho

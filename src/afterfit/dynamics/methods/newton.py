@@ -1,0 +1,109 @@
+"""A diagonally implicit Runge–Kutta method with a fixed matrix in its Newton iterations, as a Diffrax solver."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import diffrax
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Int, PyTree
+
+__all__ = ["Corrector", "SimplifiedNewton"]
+
+_TABLEAU = diffrax.Kvaerno3.tableau  # four stages, the first explicit; order 3, L-stable, stiffly accurate
+_ITERATIONS = 8
+_CONVERGED = 0.03  # share of the allowed error by which the last Newton iteration may still move a stage
+
+
+class Corrector:
+    """How stages are solved: a matrix factorised at the start of a step, and Newton iterations with it.
+
+    `extra` is whatever else the iterations carry along from stage to stage and from step to step.
+    """
+
+    @abc.abstractmethod
+    def improve(self, t: Array, base: PyTree, y: PyTree, extra: PyTree) -> tuple[PyTree, PyTree]:
+        """One Newton iteration on y = base + gh·field(t, y): the change of y, and the new `extra`."""
+
+
+class _State(eqx.Module):
+    """y' at the start of the step, what the iterations carry along, and what the last step cost."""
+
+    slope: PyTree[Array]
+    extra: PyTree[Array]
+    iterations: Int[Array, ""]
+
+
+class SimplifiedNewton(diffrax.AbstractAdaptiveSolver):
+    """Kværnø's ESDIRK 3(2), its stages solved with one matrix a step.
+
+    `corrector(t, y, args, gh)` factorises it, `extra(t, y, args)` is what the iterations carry along at first, and
+    `size(args, y, change)` is a change of y over what is allowed: stages are iterated until changes are small against that, and a
+    step whose stages do not converge fails.
+    """
+
+    corrector: Callable[..., Corrector] = eqx.field(static=True)
+    extra: Callable[..., PyTree] = eqx.field(static=True)
+    size: Callable[[Any, PyTree, PyTree], Array] = eqx.field(static=True)
+
+    term_structure: ClassVar = diffrax.ODETerm
+    interpolation_cls: ClassVar = diffrax.LocalLinearInterpolation
+
+    def order(self, terms: Any) -> int:
+        return 3
+
+    def init(self, terms: Any, t0: Any, t1: Any, y0: Any, args: Any) -> _State:
+        return _State(terms.vf(t0, y0, args), self.extra(t0, y0, args), jnp.zeros((), jnp.int64))
+
+    def func(self, terms: Any, t0: Any, y0: Any, args: Any) -> Any:
+        return terms.vf(t0, y0, args)
+
+    def step(
+        self, terms: Any, t0: Any, t1: Any, y0: Any, args: Any, solver_state: _State, made_jump: Any
+    ) -> tuple[Any, Any, dict[str, Any], _State, Any]:
+        h = t1 - t0
+        gh = float(_TABLEAU.a_diagonal[-1]) * h
+        corrector = self.corrector(t0, y0, args, gh)
+        y, extra, slopes = y0, solver_state.extra, [solver_state.slope]
+        converged, iterations = jnp.ones((), bool), jnp.zeros((), jnp.int64)
+        for c, weights in zip(_TABLEAU.c, _TABLEAU.a_lower, strict=True):
+            base = _combine(y0, h * np.asarray(weights), slopes)
+            y, extra, change, made = self._solve(
+                corrector, t0 + c * h, base, _combine(base, [gh], [slopes[-1]]), extra, lambda dy: self.size(args, y0, dy)
+            )
+            converged, iterations = converged & (change <= _CONVERGED), iterations + made
+            # Not the field at y: a stage is known to the tolerance, and the field magnifies what is left.
+            slopes.append(jax.tree.map(lambda y, b: (y - b) / gh, y, base))
+        error = _combine(jax.tree.map(jnp.zeros_like, y0), h * np.asarray(_TABLEAU.b_error), slopes)
+        error = jax.tree.map(lambda e: jnp.where(converged, e, jnp.inf), error)
+        state = _State(slopes[-1], extra, iterations)
+        return y, error, {"y0": y0, "y1": y}, state, diffrax.RESULTS.successful  # stiffly accurate: the last stage
+
+    def _solve(
+        self, corrector: Corrector, t: Array, base: PyTree, guess: PyTree, extra: PyTree, size: Callable
+    ) -> tuple[PyTree, PyTree, Array, Array]:
+        """A stage, what its iterations carry on, the size of their last change, and their number."""
+
+        def unfinished(carry: tuple) -> Array:
+            _, _, change, k = carry
+            return (change > _CONVERGED) & (k < _ITERATIONS)
+
+        def improve(carry: tuple) -> tuple:
+            y, extra, _, k = carry
+            change, extra = corrector.improve(t, base, y, extra)
+            return jax.tree.map(jnp.add, y, change), extra, size(change), k + 1
+
+        far = jnp.asarray(jnp.inf, jax.eval_shape(size, guess).dtype)
+        return jax.lax.while_loop(unfinished, improve, (guess, extra, far, jnp.zeros((), jnp.int64)))
+
+
+def _combine(start: PyTree, weights: Any, slopes: list[PyTree]) -> PyTree:
+    """start + Σ weightᵢ·slopeᵢ."""
+    for weight, slope in zip(weights, slopes, strict=True):
+        start = jax.tree.map(lambda s, k: s + jnp.asarray(weight, s.dtype) * k, start, slope)
+    return start
