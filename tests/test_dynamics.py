@@ -382,7 +382,9 @@ def follow(dynamics, observations=10):
 
 def test_flow_is_as_accurate_as_asked_and_no_more_costly_than_its_order(exact_end):
     tolerances = np.array([1e-4, 1e-6, 1e-8, 1e-10])
-    ends, work = zip(*[follow(GradientFlow(END, method="explicit", rtol=tol, atol=tol / 1e3)) for tol in tolerances], strict=True)
+    ends, work = zip(
+        *[follow(GradientFlow(END, method="explicit", rtol=tol, atol=tol / 1e3)) for tol in tolerances], strict=True
+    )
     errors = [np.linalg.norm(end - exact_end) for end in ends]
     assert np.all(np.diff(errors) < 0)
     assert np.all(errors <= 20 * tolerances)  # local errors add up over some hundred steps, and are damped
@@ -410,7 +412,9 @@ def test_descent_converges_to_the_flow_at_first_order(exact_end):
 
 
 def test_a_flow_out_of_steps_keeps_what_it_has():
-    run = af.train(**FLOW, dynamics=GradientFlow(END, method="explicit", rtol=1e-8, atol=1e-11, max_steps=20), observations=10)
+    run = af.train(
+        **FLOW, dynamics=GradientFlow(END, method="explicit", rtol=1e-8, atol=1e-11, max_steps=20), observations=10
+    )
     assert run.status == "step limit"
     assert "max_steps (now 20)" in run.message
     assert f"of {END:.3g}" in run.message

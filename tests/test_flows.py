@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import re
+
 import cvxpy as cp
 import diffrax
 import equinox as eqx
@@ -18,9 +21,10 @@ import afterfit as af
 from afterfit import derivatives, tangent
 from afterfit.dynamics import GradientDescent, GradientFlow, RiemannianFlow
 from afterfit.dynamics.methods import METHODS
-from afterfit.dynamics.methods.chebyshev import RungeKuttaChebyshev, spectral_radius, stages
-from afterfit.dynamics.methods.implicit import gauss_newton_inverse
-from afterfit.dynamics.methods.rosenbrock import RosenbrockW
+from afterfit.dynamics.methods.chebyshev import RungeKuttaChebyshev, chebyshev_step, spectral_radius, stages
+from afterfit.dynamics.methods.implicit import GaussNewton
+from afterfit.dynamics.methods.newton import SimplifiedNewton
+from afterfit.dynamics.riemannian import constraints
 from afterfit.experiment import Experiment
 from afterfit.inits import Constant, Gaussian, He, Identity
 from afterfit.models import (
@@ -106,36 +110,58 @@ def exact_pendulum():
     ).y[:, -1]
 
 
-@pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize("matrix", [np.zeros((2, 2)), np.array([[-1.0, 0.7], [-0.4, -2.0]])])
-def test_rosenbrock_has_order_3_whatever_matrix_stands_for_the_jacobian(matrix):
-    def inverse(t, y, args, gh):
-        return lambda b: jnp.linalg.solve(jnp.eye(2) - gh * matrix, b)
+class WithMatrix:
+    """Newton iterations with any matrix in place of the Jacobian."""
 
+    def __init__(self, field, matrix, gh):
+        self.field, self.gh, self.inverse = field, gh, jnp.linalg.inv(jnp.eye(len(matrix)) - gh * matrix)
+
+    def improve(self, t, base, y, extra):
+        return self.inverse @ (base + self.gh * self.field(t, y, None) - y), extra
+
+
+def newton(field, matrix):
+    return SimplifiedNewton(
+        corrector=lambda t, y, args, gh: WithMatrix(field, matrix, gh),
+        extra=lambda t, y, args: (),
+        size=lambda args, y, change: jnp.linalg.norm(change) / 1e-9,
+    )
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("matrix", [np.zeros((2, 2)), np.array([[0.0, 1.0], [-0.7, 0.0]])])
+def test_implicit_steps_have_order_3_whatever_matrix_iterates(matrix):
     exact = exact_pendulum()
-    errors = [np.linalg.norm(fixed(RosenbrockW(inverse), steps) - exact) for steps in (20, 40, 80)]
+    errors = [np.linalg.norm(fixed(newton(pendulum, matrix), steps) - exact) for steps in (20, 40, 80)]
     # 2³ = 8 in the limit.
-    assert all(6.5 < coarse / fine < 9.5 for coarse, fine in zip(errors[:-1], errors[1:], strict=True)), errors
+    assert all(6.5 < coarse / fine < 9.5 for coarse, fine in itertools.pairwise(errors)), errors
 
 
 @pytest.mark.usefixtures("x64")
-def test_rosenbrock_follows_a_moving_stiff_equilibrium_in_long_steps():
+def test_implicit_steps_follow_a_moving_stiff_equilibrium_in_long_steps():
     # Prothero and Robinson: y' = −10⁶(y − cos t) − sin t, whose solution is cos t; steps of 10⁵ times the fast scale.
     def field(t, y, args):
         return -1e6 * (y - jnp.cos(t)) - jnp.sin(t)
 
-    def inverse(t, y, args, gh):
-        return lambda b: b / (1 + 1e6 * gh)
-
-    end = fixed(RosenbrockW(inverse), 20, field=field, y0=(1.0,))
+    end = fixed(newton(field, np.array([[-1e6]])), 20, field=field, y0=(1.0,))
     assert abs(end[0] - np.cos(2.0)) < 1e-4
+
+
+@pytest.mark.usefixtures("x64")
+def test_a_step_whose_stages_do_not_converge_fails():
+    solver = newton(lambda t, y, args: -1e6 * y, np.zeros((1, 1)))  # the wrong matrix for a stiff field
+    terms = diffrax.ODETerm(lambda t, y, args: -1e6 * y)
+    y0 = jnp.ones(1)
+    state = solver.init(terms, 0.0, 1.0, y0, None)
+    _, error, *_ = solver.step(terms, jnp.asarray(0.0), jnp.asarray(1.0), y0, None, state, made_jump=False)
+    assert np.all(np.isinf(error))
 
 
 @pytest.mark.usefixtures("x64")
 def test_chebyshev_has_order_2():
     exact = exact_pendulum()
     errors = [np.linalg.norm(fixed(RungeKuttaChebyshev(), steps) - exact) for steps in (40, 80, 160)]
-    assert all(3.3 < coarse / fine < 4.7 for coarse, fine in zip(errors[:-1], errors[1:], strict=True)), errors
+    assert all(3.3 < coarse / fine < 4.7 for coarse, fine in itertools.pairwise(errors)), errors
 
 
 @pytest.mark.usefixtures("x64")
@@ -160,15 +186,17 @@ def test_chebyshev_follows_the_heat_equation_in_steps_far_beyond_explicit_stabil
     assert 0.1 / int(solution.stats["num_steps"]) > 10 * 2 / np.max(np.abs(kappa))
 
 
+@jax.jit
+def one_step(lam, s):
+    return chebyshev_step(lambda t, y: -lam * y, jnp.ones(()), -lam, jnp.ones(()), s)
+
+
 @pytest.mark.usefixtures("x64")
 @given(z=st.floats(0.0, 5e3), share=st.floats(0.0, 1.0))
 def test_chebyshev_is_stable_with_the_stages_it_takes(z, share):
     # y' = −λy for any λ up to z, in one step of 1 with as many stages as z asks for.
-    from afterfit.dynamics.methods.chebyshev import chebyshev_step
-
-    lam, y0 = share * z, jnp.ones(())
-    s = stages(jnp.asarray(z))
-    y1 = chebyshev_step(lambda t, y: -lam * y, y0, -lam * y0, jnp.ones(()), s)
+    lam = share * z
+    y1 = one_step(jnp.asarray(lam), stages(jnp.asarray(z)))
     assert abs(float(y1)) <= 1 + 1e-9
     if lam < 0.5:  # second order: the error of a step is below the next term of the exponential
         assert abs(float(y1) - np.exp(-lam)) <= lam**3 / 6 + 1e-12
@@ -186,9 +214,7 @@ def test_spectral_radius_is_that_of_the_hessian(seed):
     def field(params):
         return jax.tree.map(jnp.negative, problem.gradient(params))
 
-    found, _, _ = spectral_radius(
-        field, start, RungeKuttaChebyshev.any_direction(start), jnp.zeros(())
-    )
+    found, _, _ = spectral_radius(field, start, RungeKuttaChebyshev.any_direction(start), jnp.zeros(()))
     # From below, and by less than the solver's margin of 25 %.
     assert 0.8 * exact <= float(found) <= exact * (1 + 1e-5)
 
@@ -203,7 +229,7 @@ MODELS = {
     "factors": (MatrixFactorisation(2), MatrixCompletion(4, 5, 2, observed=0.6)),
     "symmetric": (SymmetricFactorisation(), MatrixCompletion(4, 4, 2, observed=0.6)),
     "deep": (DeepMatrixFactorisation(3), MatrixCompletion(4, 5, 2, observed=0.6)),
-    "classes": (MLP((6,), biases="hidden"), ModularArithmetic(p=3, fraction=0.6)),
+    "classes": (MLP((6,), biases="hidden"), ModularArithmetic(p=3, fraction=0.6, precision="double")),
     "tangent": (Tangent(SymmetricFactorisation()), MatrixCompletion(4, 4, 2, observed=0.6)),
 }
 
@@ -226,20 +252,24 @@ def test_tangent_kernel_is_the_square_of_the_jacobian(name):
 
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("name", ["diagonal", "factors", "classes"])
-def test_gauss_newton_inverse_inverts_the_gauss_newton_matrix(name):
+def test_gauss_newton_solves_its_linear_equations(name):
     model, of = MODELS[name]
     problem, params = posed(model, task=of, penalty=L2(0.3))
     start, tree = jax.flatten_util.ravel_pytree(params)
     J = jax.jacrev(lambda v: tangent.outputs(problem, tree(v)).ravel())(start)
     out = tangent.outputs(problem, params)
     # The second derivative of the loss by differentiating the whole of it, blocks and all.
-    H = jax.hessian(
-        lambda o: problem.task.loss(o.reshape(out.shape), tangent.targets(problem), problem.data.n)
-    )(out.ravel())
-    b = np.random.default_rng(0).standard_normal(start.size)
-    found = flat(gauss_newton_inverse(problem, params, jnp.asarray(0.7))(tree(b)))
-    exact = np.linalg.solve((1 + 0.7 * 0.3) * np.eye(start.size) + 0.7 * J.T @ H @ J, b)
-    np.testing.assert_allclose(found, exact, atol=1e-11)
+    H = jax.hessian(lambda o: problem.task.loss(o.reshape(out.shape), tangent.targets(problem), problem.data.n))(
+        out.ravel()
+    )
+    rng, gh = np.random.default_rng(0), 0.7
+    R1, R2 = rng.standard_normal(start.size), rng.standard_normal(out.size)
+    found = GaussNewton(problem, params, jnp.asarray(gh)).solve(tree(R1), jnp.asarray(R2).reshape(out.shape))
+    # dθ + gh(Jᵀdρ + β·dθ) = R₁ and dρ − H J dθ = R₂, as one dense system.
+    p, m = start.size, out.size
+    matrix = np.block([[(1 + gh * 0.3) * np.eye(p), gh * J.T], [-H @ J, np.eye(m)]])
+    exact = np.linalg.solve(matrix, np.concatenate([R1, R2]))
+    np.testing.assert_allclose(np.concatenate([flat(found[0]), np.ravel(found[1])]), exact, atol=1e-10)
 
 
 def test_linearise_agrees_with_forward_differentiation():
@@ -273,26 +303,33 @@ DIAGONAL = [
 ]
 
 
-@pytest.mark.parametrize("decay", [0.0, 0.03])
 @pytest.mark.parametrize(("model", "init", "loss"), DIAGONAL)
-def test_dual_flow_is_the_flow(model, init, loss, decay, monkeypatch):
-    spec = {"task": task(loss), "model": model, "init": init, "penalty": L2(decay) if decay else NoPenalty()}
+def test_dual_flow_is_the_flow(model, init, loss):
+    spec = {"task": task(loss), "model": model, "init": init, "penalty": L2(0.03)}
     run = follow("dual", spec, 30.0, rtol=1e-8)
     with jax.enable_x64(True):
         problem, params = posed(model, init, spec["penalty"], spec["task"])
         exact = reference(problem, params, 30.0)
     # Errors of some hundred steps of 10⁻⁸ each, in parameters of size 1.
     np.testing.assert_allclose(flat(run.params), exact, atol=3e-6)
-    # The other integrator of the dual variables, which large problems get.
+
+
+def test_dual_flow_of_many_data_and_without_a_penalty(monkeypatch):
+    # The other integrator of the dual variables, which problems get whose kernel is dear.
     monkeypatch.setattr("afterfit.dynamics.methods.dual._CHEAP_KERNEL", 0)
-    jax.clear_caches()
-    other = follow("dual", spec, 30.0, rtol=1e-7)
-    assert other.work["linear_solves"] == 0 < run.work["linear_solves"]
-    np.testing.assert_allclose(flat(other.params), exact, atol=3e-5)
+    with jax.enable_x64(True):
+        problem, params = posed(DiagonalNet(3), SIGNED)
+        flow, why = GradientFlow(30.0, rtol=1e-7).resolve(problem, params)
+        state = flow.start(problem, params, jax.random.key(0))
+        state = eqx.filter_jit(lambda s: flow.advance(problem, s, jnp.asarray(30.0), jnp.asarray(10**6)))(state)
+        exact = reference(problem, params, 30.0)
+    assert "Runge–Kutta–Chebyshev" in why
+    assert int(state.memory.linear_solves) == 0
+    np.testing.assert_allclose(flat(state.params), exact, atol=3e-5)
 
 
 SMOOTH = {
-    "net": {"task": task(), "model": MLP((8,), biases="hidden"), "init": Gaussian(0.7), "penalty": L2(0.01)},
+    "net": {"task": task(), "model": MLP((4,)), "init": Gaussian(0.7), "penalty": L2(0.01)},
     "matrix": {
         "task": MatrixCompletion(6, 6, 1, observed=0.5),
         "model": MatrixFactorisation(4),
@@ -330,20 +367,22 @@ def test_methods_follow_the_same_flow_and_obey_their_tolerance(name, method):
 
 def test_relu_nets_are_followed_within_the_norm_wise_tolerance():
     # Kinks: no order to expect, but the tolerance has to hold, and halving it must not change the result by more.
-    ends = [flat(follow(m, SMOOTH["net"], 60.0, rtol=r).params) for m, r in (("explicit", 1e-7), ("stabilised", 1e-4))]
-    ends += [flat(follow("implicit", SMOOTH["net"], 60.0, rtol=1e-4).params)]
+    tolerances = {"explicit": 1e-6, "stabilised": 1e-4, "implicit": 1e-4}
+    ends = [flat(follow(method, SMOOTH["net"], 30.0, rtol=rtol).params) for method, rtol in tolerances.items()]
     size = np.linalg.norm(ends[0])
     assert all(np.linalg.norm(end - ends[0]) <= 1e-2 * size for end in ends[1:])
 
 
-def test_implicit_steps_grow_to_the_slow_time_scale():
-    spec = SMOOTH["matrix"] | {"penalty": L2(1e-4)}
+@pytest.mark.parametrize(
+    ("method", "spec"), [("implicit", SMOOTH["matrix"]), ("dual", SMOOTH["labels"] | {"task": task()})]
+)
+def test_steps_grow_to_the_slow_time_scale(method, spec):
     steps = {}
-    for decay in (1e-3, 1e-5):
-        run = follow("implicit", spec | {"penalty": L2(decay)}, 20 / decay)
+    for decay in (1e-3, 1e-6):
+        run = follow(method, spec | {"penalty": L2(decay)}, 20 / decay)
         steps[decay] = sum(run.work[name] for name in ("steps_accepted", "steps_rejected"))
-    # A hundred times the time and the stiffness for less than half as many steps more.
-    assert steps[1e-5] < 1.5 * steps[1e-3], steps
+    # A thousand times the time and the stiffness for hardly more steps.
+    assert steps[1e-6] < 1.5 * steps[1e-3], steps
 
 
 def test_work_counts_every_gradient():
@@ -367,8 +406,13 @@ def test_work_counts_every_gradient():
             state = advance(state)
             jax.effects_barrier()
             work = flow.work(state)
-            # The implicit step differentiates the field in time once, which for a field that has none is free.
-            assert len(seen) - (state.step if method == "implicit" else 0) == int(work["right_hand_sides"]) - before
+            counted = int(work["right_hand_sides"]) - before
+            if method == "explicit":  # its first evaluation was booked at the start and is made in the first step
+                assert len(seen) == counted + 1
+            elif method == "implicit":
+                assert len(seen) == counted
+            else:  # products with the Hessian are work, too, at most one or two a step here
+                assert 0 <= counted - len(seen) <= 2 * int(state.step)
             assert int(work["steps_accepted"] + work["steps_rejected"]) == int(state.step)
 
 
@@ -376,11 +420,10 @@ def test_work_counts_every_gradient():
 
 
 @pytest.mark.parametrize("method", ["explicit", "implicit", "stabilised", "dual"])
-@pytest.mark.parametrize("decay", [0.0, 0.02])
-def test_conserved_quantities_along_the_path(method, decay):
+def test_conserved_quantities_along_the_path(method):
     # (u² − v²)·e^{2λt} of u ⊙ v; only the dual flow has it built in.
-    spec = {"task": task(), "model": DiagonalProduct(2), "init": Gaussian(0.6)}
-    spec["penalty"] = L2(decay) if decay else NoPenalty()
+    decay = 0.02
+    spec = {"task": task(), "model": DiagonalProduct(2), "init": Gaussian(0.6), "penalty": L2(decay)}
     with jax.enable_x64(True):
         _, params = posed(spec["model"], spec["init"], spec["penalty"])
     u0, v0 = (np.asarray(factor) for factor in params["factors"])
@@ -388,7 +431,8 @@ def test_conserved_quantities_along_the_path(method, decay):
         run = follow(method, spec, until, rtol=1e-6)
         u, v = run.params["factors"]
         exact = (u0**2 - v0**2) * np.exp(-2 * decay * until)
-        np.testing.assert_allclose(u**2 - v**2, exact, atol=1e-13 if method == "dual" else 3e-5)
+        # Nothing damps an error in what is conserved: some hundred steps of 10⁻⁶ each add up.
+        np.testing.assert_allclose(u**2 - v**2, exact, atol=1e-13 if method == "dual" else 1e-4)
 
 
 # Closed forms.
@@ -485,9 +529,9 @@ def test_l1_path_drifts_on_straight_lines_between_events():
     t, w = run.curves.time.values[1:], run.curves.weights.values[1:]
     slopes = np.diff(w, axis=0) / np.diff(t)[:, None] / 1e-5  # in slow time
     turns = np.linalg.norm(np.diff(slopes, axis=0), axis=1) > 1e-4
-    # Straight but for a few corners, each a change of sign (a corner shows in at most two differences).
+    # Straight but for a few corners, each a change of sign: it shows in a few differences, until fast modes have died.
     events = np.sum(np.any(np.diff(np.sign(w), axis=0) != 0, axis=1))
-    assert 1 <= np.sum(turns) <= 2 * events < 40
+    assert 1 <= np.sum(turns) <= 5 * events < 40
     assert np.all(np.abs(slopes) < 3)
 
 
@@ -518,8 +562,6 @@ def test_the_flow_chooses_its_method_and_says_why(spec, until, method, reason):
         flow, why = GradientFlow(until).resolve(problem, params)
     assert flow.method == method
     assert flow.rtol == METHODS[method].default_rtol
-    import re
-
     assert re.search(f"{method}: .*{reason}", why), why
 
 
@@ -539,26 +581,26 @@ def test_a_method_that_cannot_is_refused_with_those_that_can(method, spec, messa
 
 
 def test_wrong_settings_are_refused():
-    with pytest.raises(SpecError, match="unknown method 'implict'.*'implicit'"):
+    with pytest.raises(SpecError, match=r"unknown method 'implict'.*'implicit'"):
         GradientFlow(1.0, method="implict")
-    with pytest.raises(SpecError, match="a time or \"settled\", got 'setled'"):
+    with pytest.raises(SpecError, match=r"a time or .settled., got 'setled'"):
         GradientFlow("setled")
     with pytest.raises(SpecError, match="horizon is for until"):
         GradientFlow(1.0, horizon=2.0)
     with pytest.raises(SpecError, match="squared loss"):
         af.train(**SMOOTH["labels"], dynamics=RiemannianFlow(1.0))
-    with pytest.raises(SpecError, match="smooth penalty.*not NoPenalty"):
+    with pytest.raises(SpecError, match=r"smooth penalty.*not NoPenalty"):
         af.train(**SMOOTH["matrix"] | {"penalty": NoPenalty()}, dynamics=RiemannianFlow(1.0))
 
 
 @pytest.mark.parametrize("method", ["dual", "explicit", "implicit", "stabilised", "path"])
 def test_every_method_stops_at_its_step_limit_and_keeps_what_it_has(method):
     spec = LASSO if method == "path" else SMOOTH["labels"]
-    run = af.train(**spec, dynamics=GradientFlow(1e4, first=1e-2, method=method, max_steps=6), observations=30)
+    run = af.train(**spec, dynamics=GradientFlow(1e4, first=1e3, method=method, max_steps=6), observations=4)
     assert run.status == "step limit"
     assert "max_steps (now 6)" in run.message
     assert run.work["steps_accepted"] + run.work["steps_rejected"] == 6
-    assert 2 <= len(run.curves.time) < 31
+    assert 2 <= len(run.curves.time) < 5
     assert np.all(np.isfinite(run.curves.train_loss.values))
     assert run.curves.time.values[-1] < 1e4
 
@@ -644,13 +686,9 @@ def test_duplicate_examples_do_not_change_the_riemannian_flow():
     once = af.train(task=task(), **single, observations=4)
     twice = af.train(task=task(X=np.vstack([X, X[:2]]), Y=np.append(Y, Y[:2])), **single, observations=4)
     # The fast phase differs: an example that counts twice pulls twice as hard. So start both on the manifold instead.
-    from afterfit.dynamics.riemannian import constraints
-
     with jax.enable_x64(True):
         problem, _ = posed(DiagonalNet(), penalty=L2(1.0))
-        doubled, _ = posed(
-            DiagonalNet(), penalty=L2(1.0), task=task(X=np.vstack([X, X[:2]]), Y=np.append(Y, Y[:2]))
-        )
+        doubled, _ = posed(DiagonalNet(), penalty=L2(1.0), task=task(X=np.vstack([X, X[:2]]), Y=np.append(Y, Y[:2])))
         params = as_jax(once.params)
         one, two = constraints(problem, params), constraints(doubled, params)
         direction = as_jax(random_like(params, np.random.default_rng(0)))
@@ -666,7 +704,7 @@ def test_duplicate_examples_do_not_change_the_riemannian_flow():
 
 def test_rank_loss_is_reported_as_a_singular_point():
     # Two examples whose least-L1 solution has one weight: at its end the two constraints have one gradient.
-    X2, Y2 = np.array([[1.0, 0.0, 0.3], [0.0, 1.0, 0.3]]), np.array([0.3, 0.3])
+    X2, Y2 = np.array([[1.0, 0.0, 0.8], [0.0, 1.0, 0.8]]), np.array([0.8, 0.8])
     run = af.train(
         task=Arrays(X2, Y2, X2, Y2, reduction="half_sum"),
         model=DiagonalNet(),

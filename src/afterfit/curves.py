@@ -72,7 +72,9 @@ def write_parquet(curves: xr.Dataset, path: Path) -> None:
             columns[str(name)] = pa.FixedSizeListArray.from_arrays(flat, int(np.prod(values.shape[1:])))
         else:
             columns[str(name)] = pa.array(values)
-    table = pa.table(columns).replace_schema_metadata({"afterfit": json.dumps({"shapes": shapes, "clock": curves["time"].attrs["units"]})})
+    table = pa.table(columns).replace_schema_metadata(
+        {"afterfit": json.dumps({"shapes": shapes, "clock": curves["time"].attrs["units"]})}
+    )
     pq.write_table(table, path)
 
 

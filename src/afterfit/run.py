@@ -36,9 +36,10 @@ _VERSIONED = ("afterfit", "jax", "jaxlib", "equinox", "diffrax", "optax", "numpy
 class Run:
     """What training left behind.
 
-    `curves` is an xarray.Dataset over training time; `params` are the final parameters (NumPy arrays);
-    `spec` is the full specification as plain data; `status` is `"finished"`, `"diverged"`, `"step limit"`,
-    `"singular"` or `"interrupted"`, and `message` says why; `method` is how a flow was followed, with the reason; `work` counts what was done, `seconds` how long it took.
+    `curves` is an xarray.Dataset over training time; `params` are the final parameters (NumPy arrays); `spec` is the
+    full specification as plain data; `status` is `"finished"`, `"diverged"`, `"step limit"`, `"singular"` or
+    `"interrupted"`, and `message` says why; `method` is how a flow was followed and why so (empty for discrete
+    dynamics); `work` counts what was done, `seconds` how long it took.
     """
 
     spec: dict[str, Any]

@@ -1,4 +1,4 @@
-"""The limit of weak penalties: the data are fitted at once, then the penalty falls along the interpolating parameters."""
+"""The limit of weak penalties: the data are fitted at once, then the penalty falls among parameters that fit them."""
 
 from __future__ import annotations
 
@@ -113,9 +113,7 @@ class RiemannianFlow(Continuous):
 
         before = state.memory.arrived
         state = jax.lax.while_loop(unfitted, fit, state)
-        state = jax.lax.cond(
-            state.memory.arrived & ~before, lambda s: self._land(problem, s), lambda s: s, state
-        )
+        state = jax.lax.cond(state.memory.arrived & ~before, lambda s: self._land(problem, s), lambda s: s, state)
         return self._slide(problem, state, target, last)
 
     def _land(self, problem: Problem, state: State) -> State:
@@ -132,9 +130,7 @@ class RiemannianFlow(Continuous):
         goal = jnp.where(phases.arrived, target, 0.0)
         moved = self._slow.advance(problem, State(state.params, phases.slow, state.step, state.key), goal, last)
         rank = jnp.where(phases.arrived, constraints(problem, moved.params).rank, phases.rank_now)
-        phases = eqx.tree_at(
-            lambda p: (p.time, p.slow, p.rank_now), phases, (moved.memory.time, moved.memory, rank)
-        )
+        phases = eqx.tree_at(lambda p: (p.time, p.slow, p.rank_now), phases, (moved.memory.time, moved.memory, rank))
         return State(moved.params, phases, moved.step, state.key)
 
     def trouble(self, state: State) -> Array:

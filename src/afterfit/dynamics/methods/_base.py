@@ -83,7 +83,6 @@ class Chart(eqx.Module):
     def field(self, problem: Problem, t: Array, y: PyTree[Array]) -> PyTree[Array]:
         """y'."""
 
-
     def restore(self, problem: Problem, y: PyTree[Array]) -> PyTree[Array]:
         """y after a step, put back where it belongs if the step left it."""
         return y
@@ -217,7 +216,7 @@ class Stepping(Method):
             return jax.tree.map(lambda n, o: jnp.where(keep, n, o), new, old)
 
         right_hand_sides, linear_solves = self.cost(solver_state)
-        out_of_steps = (state.step + 1 >= self.max_steps) & ~(keep & clipped)
+        out_of_steps = state.step + 1 >= self.max_steps
         flow = Flow(
             time=jnp.where(keep, t1, t0),
             place=_Place(

@@ -32,7 +32,7 @@ class _State(eqx.Module):
 
 
 class RungeKuttaChebyshev(diffrax.AbstractAdaptiveSolver):
-    """Second order, explicit, with as many stages as stability asks for: s stages reach 0.65·s² along the negative axis.
+    """Second order, explicit, as many stages as stability asks for: s of them reach 0.65·s² along the negative axis.
 
     Made for gradient flows: their Jacobian is symmetric, and negative where it matters. Its spectral radius is
     estimated by a power iteration that starts from the last one's direction: before every step while it changes, every

@@ -18,7 +18,9 @@ from afterfit.problem import Problem
 
 __all__ = ["Dual"]
 
-_CHEAP_KERNEL = 3e8  # multiplications of X diag(κ) Xᵀ up to which an implicit step costs less than several explicit ones
+_CHEAP_KERNEL = (
+    3e8  # multiplications of X diag(κ) Xᵀ up to which an implicit step costs less than several explicit ones
+)
 
 
 class Dual(Stabilised):

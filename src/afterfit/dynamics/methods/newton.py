@@ -43,8 +43,8 @@ class SimplifiedNewton(diffrax.AbstractAdaptiveSolver):
     """Kværnø's ESDIRK 3(2), its stages solved with one matrix a step.
 
     `corrector(t, y, args, gh)` factorises it, `extra(t, y, args)` is what the iterations carry along at first, and
-    `size(args, y, change)` is a change of y over what is allowed: stages are iterated until changes are small against that, and a
-    step whose stages do not converge fails.
+    `size(args, y, change)` is a change of y over what is allowed: stages are iterated until changes are small against
+    that, and a step whose stages do not converge fails.
     """
 
     corrector: Callable[..., Corrector] = eqx.field(static=True)
@@ -74,7 +74,12 @@ class SimplifiedNewton(diffrax.AbstractAdaptiveSolver):
         for c, weights in zip(_TABLEAU.c, _TABLEAU.a_lower, strict=True):
             base = _combine(y0, h * np.asarray(weights), slopes)
             y, extra, change, made = self._solve(
-                corrector, t0 + c * h, base, _combine(base, [gh], [slopes[-1]]), extra, lambda dy: self.size(args, y0, dy)
+                corrector,
+                t0 + c * h,
+                base,
+                _combine(base, [gh], [slopes[-1]]),
+                extra,
+                lambda dy: self.size(args, y0, dy),
             )
             converged, iterations = converged & (change <= _CONVERGED), iterations + made
             # Not the field at y: a stage is known to the tolerance, and the field magnifies what is left.
@@ -105,5 +110,5 @@ class SimplifiedNewton(diffrax.AbstractAdaptiveSolver):
 def _combine(start: PyTree, weights: Any, slopes: list[PyTree]) -> PyTree:
     """start + Σ weightᵢ·slopeᵢ."""
     for weight, slope in zip(weights, slopes, strict=True):
-        start = jax.tree.map(lambda s, k: s + jnp.asarray(weight, s.dtype) * k, start, slope)
+        start = jax.tree.map(lambda s, k, weight=weight: s + jnp.asarray(weight, s.dtype) * k, start, slope)
     return start

@@ -36,7 +36,7 @@ class Path(Method):
     """Event-driven: exact between events, an event being a weight that reaches 0 or leaves it.
 
     The flow of c‖Xa − y‖² + β‖a‖₁ is a differential inclusion: with g = −2cXᵀ(Xa − y), a weight moves by
-    g_i − β·sign(a_i), and rests at 0 as long as |g_i| ≤ β. As long as no sign changes the moving weights follow a linear
+    g_i − β·sign(a_i), and rests at 0 as long as |g_i| ≤ β. While no sign changes the moving weights follow a linear
     equation: fast modes die out, and along the null space of X the weights drift on straight lines in slow time βt.
     Events are looked for at 96 log-spaced times and then bisected.
     """
@@ -76,7 +76,7 @@ class Path(Method):
                 rejected=flow.rejected,
                 right_hand_sides=flow.right_hand_sides,
                 linear_solves=flow.linear_solves + event,
-                stuck=(state.step + 1 >= self.max_steps) & (time < target),
+                stuck=state.step + 1 >= self.max_steps,
             )
             return State({"weights": weights.reshape(state.params["weights"].shape)}, flow, state.step + 1, state.key)
 
@@ -120,7 +120,8 @@ def _at(stretch: _Stretch, tau: Float[Array, " *times"]) -> Float[Array, "*times
     rate = stretch.kappa * tau
     still = rate < 1e-12
     travelled = jnp.where(still, tau, -jnp.expm1(-rate) / jnp.where(still, 1.0, stretch.kappa))
-    return stretch.weights + (travelled * (stretch.velocity @ stretch.Q)) @ stretch.Q.T
+    moved = stretch.weights + (travelled * (stretch.velocity @ stretch.Q)) @ stretch.Q.T
+    return jnp.where(stretch.signs != 0, moved, 0.0)  # at rest is at 0, not near it
 
 
 def _next(
