@@ -42,6 +42,7 @@ EXAMPLES = {
         "again": "grokking",
         "lost": "misgrokking",
     },
+    "docs/flows.md": {"run": "grokking", "settled": "grokking", "kernel": "never generalised"},
     "docs/bring-your-own.md": {
         "own_data": "grokking",
         "own_model": "grokking",

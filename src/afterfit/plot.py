@@ -62,6 +62,8 @@ def plot_run(run: Run) -> Figure:
     _draw_metric(above, run, x, shown)
     _draw_norms(below, run.curves, x, shown)
     log_time_axes(below, in_logs=in_logs)
+    if "slow time" in run.curves["time"].attrs.get("units", ""):
+        below.set_xlabel("slow time τ = penalty strength · t")
     if in_logs:
         below.set_xlim(x[shown].min(), x[shown].max())
     for ax in (above, below):

@@ -159,8 +159,8 @@ def _runs(runs: Mapping[str, Run]) -> str:
         values = [_value(settings.get(setting)) for setting in differing]
         verdict, _ = verdict_of(run)
         kind = verdict.kind if verdict else "none"
-        rows.append((name, *values, kind, run.status, work, f"{run.seconds:.1f} s"))
-    return _table(("run", *differing, "verdict", "status", "work", "time"), rows)
+        rows.append((name, *values, kind, run.status, run.method or "step by step", work, f"{run.seconds:.1f} s"))
+    return _table(("run", *differing, "verdict", "status", "method", "work", "time"), rows)
 
 
 def _differing(runs: Mapping[str, Run]) -> list[str]:

@@ -49,9 +49,9 @@ class Run:
     criteria: Criteria
     status: str
     message: str
-    method: str
     work: dict[str, int]
     seconds: float
+    method: str = ""
 
     @functools.cached_property
     def verdict(self) -> Verdict:
