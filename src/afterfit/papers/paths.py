@@ -10,8 +10,9 @@ import numpy as np
 from afterfit.experiment import Experiment
 from afterfit.papers.gallery import run_all
 from afterfit.run import Run
+from afterfit.train import prepare
 
-__all__ = ["flat", "parameters_at"]
+__all__ = ["flat", "initial", "parameters_at"]
 
 
 def parameters_at(
@@ -28,3 +29,10 @@ def parameters_at(
 def flat(run: Run) -> np.ndarray:
     """The last parameters of a run as one vector."""
     return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(run.params)])
+
+
+def initial(run: Run) -> np.ndarray:
+    """The parameters that a run starts from, as one vector."""
+    with jax.enable_x64(True):
+        _, params = prepare(Experiment.from_dict(run.spec))
+        return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(params)])

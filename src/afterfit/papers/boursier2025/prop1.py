@@ -42,9 +42,9 @@ class Prop1(Entry):
 
     def experiments(self, scale: str) -> dict[str, Experiment]:
         if scale == "paper":
-            n, d, sparsity, size, decays = 10, 30, 3, 10, (1e-1, 3e-2, 1e-2, 3e-3)
+            n, d, sparsity, size, decays = 10, 30, 3, 10, (1e-1, 1e-2, 1e-3, 1e-4)
         else:
-            n, d, sparsity, size, decays = 5, 12, 1, 6, (1e-1, 5e-2, 2e-2)
+            n, d, sparsity, size, decays = 5, 12, 1, 6, (1e-1, 1e-2, 1e-3)
         flow = dynamics.GradientFlow(until=5 / decays[-1], first=1e-3, rtol=1e-9, atol=1e-12)
         settings = {
             "diagonal net": (tasks.SparseRegression(n=n, d=d, sparsity=sparsity), models.DiagonalNet(depth=2)),

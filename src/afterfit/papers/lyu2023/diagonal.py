@@ -1,0 +1,59 @@
+"""What Figs 1a and 1b share: the diagonal net, its picture and its two predictions."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from afterfit.papers.gallery import Finding
+from afterfit.papers.lyu2023.accuracy import accuracy_picture, halfway_time
+from afterfit.run import Run
+
+__all__ = ["LR", "diagonal_picture", "norm_finding", "transition_finding"]
+
+LR = 0.01  # the authors' learning rate, which turns training time into their steps
+
+
+def diagonal_picture(run: Run) -> Figure:
+    """Accuracies and norm of a diagonal net, beside the two predictions: (1/λ)·log α and α·exp(−λt)."""
+    decay, alpha = run.spec["penalty"]["strength"], run.spec["init"]["norm"]
+    clock = np.log(alpha) / decay
+
+    def predictions(accuracy: Axes, norm: Axes) -> None:
+        time = run.curves["time"].values[1:]
+        early = time[time <= clock]
+        norm.plot(early, alpha * np.exp(-decay * early), color="k", ls=":", lw=1.4, label=r"$\alpha\,e^{-\lambda t}$")
+        norm.set_yscale("log")
+        for ax in (accuracy, norm):
+            ax.axvspan(clock / 2, 2 * clock, color="0.9", zorder=0)
+            label = r"$(1/\lambda)\log\alpha$, and within ×2" if ax is accuracy else None
+            ax.axvline(clock, color="0.5", lw=1, zorder=1, label=label)
+
+    return accuracy_picture(run, LR, chance=0.5, predictions=predictions)
+
+
+def transition_finding(claim: str, run: Run) -> Finding:
+    """When the test accuracy of a diagonal net is half-way, against (1/λ)·log α."""
+    decay, alpha = run.spec["penalty"]["strength"], run.spec["init"]["norm"]
+    halfway, clock = halfway_time(run), float(np.log(alpha) / decay)
+    return Finding(
+        claim,
+        f"(1/λ)·log α = {clock:.3g}, sharp as α → ∞",
+        f"half-way at t={halfway:.3g}, {halfway / clock:.2f} of it; 10–90 % within "
+        f"{run.verdict.width_decades or np.nan:.2f} decades",
+        0.5 <= halfway / clock <= 2,
+    )
+
+
+def norm_finding(claim: str, run: Run) -> Finding:
+    """‖θ‖ of a diagonal net against α·exp(−λt), until t = 1/λ, when it has fallen to α/e."""
+    decay, alpha = run.spec["penalty"]["strength"], run.spec["init"]["norm"]
+    early = run.curves["norm_l2"].sel(time=slice(None, 1 / decay))
+    ratio = early / (alpha * np.exp(-decay * early["time"]))
+    return Finding(
+        claim,
+        "the norm decays, the direction stays: θ(t) ≈ α·exp(−λt)·θ_init (§3.2.1)",
+        f"‖θ‖/(α·exp(−λt)) between {float(ratio.min()):.4g} and {float(ratio.max()):.4g} until t = 1/λ = {1 / decay:g}",
+        bool((abs(ratio - 1) <= 0.05).all()),
+    )
