@@ -67,18 +67,21 @@ def main(suite: Suite) -> None:
     here = machine()
     if here["load"] > 0.5:
         print(f"The machine is busy (load {here['load']:.1f}): times and ratios will be off.", file=sys.stderr)
+    before = json.loads(file.read_text(encoding="utf-8"))["rows"] if file.exists() else []
+    folder.mkdir(parents=True, exist_ok=True)
     rows, today = [], datetime.date.today().isoformat()
-    layout = "{:<22} {:<44} {:>7}  {:<21} {}"
+    layout = "{:<26} {:<50} {:>7}  {:<21} {}"
     print(layout.format("name", "measured", "ratio", "target", "met"))
-    for name in names:
+    for count, name in enumerate(names, start=1):
         for row in suite.benchmarks[name](arguments.quick):
             rows.append({"benchmark": name, "date": today, **dataclasses.asdict(row)})
             if row.ratio is not None and not math.isfinite(row.ratio):
                 raise SystemExit(f"{row.name} has no ratio: {row.samples}")
             print(layout.format(*cells(rows[-1])), flush=True)
-    report = {"quick": arguments.quick, "machine": here, "rows": merge(rows, file, names, list(suite.benchmarks))}
-    folder.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        # After each one, since the next may fail: what took long is not lost.
+        merged = merge(rows, before, names[:count], list(suite.benchmarks))
+        report = {"quick": arguments.quick, "machine": here, "rows": merged}
+        file.write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     print(f"\nAll measurements are in {os.path.relpath(file)}.")
     if suite.picture is not None and suite.picture(report, folder / suite.picture_file):
         print(f"The picture is {os.path.relpath(folder / suite.picture_file)}.")
@@ -124,9 +127,8 @@ def machine() -> dict[str, Any]:
     return {"processor": processor, "cores": cores, "load": os.getloadavg()[0], "versions": versions}
 
 
-def merge(rows: list[dict[str, Any]], file: Path, measured: list[str], order: list[str]) -> list[dict[str, Any]]:
-    """The rows, with those of the benchmarks that were not measured now taken from the file, in the usual order."""
-    before = json.loads(file.read_text(encoding="utf-8"))["rows"] if file.exists() else []
+def merge(rows: list[dict], before: list[dict], measured: list[str], order: list[str]) -> list[dict[str, Any]]:
+    """The rows, and those from before of the benchmarks that were not measured now, in the usual order."""
     kept = [row for row in before if row["benchmark"] in order and row["benchmark"] not in measured]
     return sorted(kept + rows, key=lambda row: order.index(row["benchmark"]))
 
