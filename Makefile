@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DONE := $(VENV)/.installed
 
-.PHONY: demo test install lint types layers unit docs bench clean
+.PHONY: demo test install lint types layers unit docs bench bench-flows clean
 
 demo: $(DONE)  ## one experiment at paper scale: a verdict, a picture and a report
 	$(BIN)/afterfit run notsawo2025/fig3 --scale paper --out results/demo
@@ -36,8 +36,12 @@ docs: $(DONE)  ## the site, in site/
 	$(BIN)/python -m pip install --quiet --group docs
 	$(BIN)/mkdocs build --strict
 
-bench: $(DONE)  ## the speed and memory table; PyTorch's rows need torch in the environment
+bench: $(DONE)  ## the speed and memory table, and those of the flows; PyTorch's rows need torch in the environment
 	$(BIN)/python benchmarks/core.py
+	$(BIN)/python benchmarks/flows.py
+
+bench-flows: $(DONE)  ## the tables of the flows alone
+	$(BIN)/python benchmarks/flows.py
 
 clean:
 	rm -rf $(VENV) site results

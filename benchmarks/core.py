@@ -4,46 +4,23 @@
 
 Prints a table, writes it with all measurements to docs/benchmarks.json and puts it into docs/benchmarks.md.
 `--only` measures some benchmarks and leaves the rows of the others as they were; `--quick` uses shorter loops and
-writes to benchmarks/results/quick.json, leaving the documentation alone. How it is measured: docs/benchmarks.md.
+writes to benchmarks/results/, leaving the documentation alone. How it is measured: docs/benchmarks.md.
 """
 
 from __future__ import annotations
 
-import argparse
-import dataclasses
-import datetime
-import importlib.metadata
 import importlib.util
-import json
-import math
-import os
-import platform
 import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
+from report import Benchmark, Row, Suite, footer, main, table, worker
 from workers import seconds
 
-HERE = Path(__file__).parent
-DOCS = HERE.parent / "docs"
 NO_TORCH = "not measured: pip install torch (CPU build)"
-
-
-@dataclasses.dataclass(frozen=True)
-class Row:
-    """One comparison: `ratio` is the number that the target is about, `met` None where there is no target."""
-
-    name: str
-    what: str
-    measured: str
-    target: str
-    ratio: float | None = None
-    met: bool | None = None
-    samples: dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
 # --- The benchmarks: each yields rows ---
@@ -208,7 +185,7 @@ def imports(quick: bool) -> Iterator[Row]:
     )
 
 
-BENCHMARKS: dict[str, Callable[[bool], Iterator[Row]]] = {
+BENCHMARKS: dict[str, Benchmark] = {
     "subgradient": subgradient,
     "boursier": boursier,
     "lyu": lyu,
@@ -218,16 +195,7 @@ BENCHMARKS: dict[str, Callable[[bool], Iterator[Row]]] = {
 }
 
 
-# --- How they are measured and written down ---
-
-
-def worker(name: str, **settings: Any) -> dict[str, Any]:
-    """What a worker measures, alone in a process of its own."""
-    command = [sys.executable, str(HERE / "workers.py"), name, json.dumps(settings)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        raise SystemExit(f"{' '.join(command)}\n{done.stderr}")
-    return json.loads(done.stdout.splitlines()[-1])
+# --- How they are written down ---
 
 
 def has_torch() -> bool:
@@ -254,92 +222,10 @@ def mega(size: float) -> str:
     return f"{size / 1e6:.1f} MB"
 
 
-def cells(row: dict[str, Any]) -> tuple[str, ...]:
-    ratio = "" if row["ratio"] is None else f"{row['ratio']:.0f}" if row["ratio"] >= 100 else f"{row['ratio']:.3g}"
-    return row["name"], row["measured"], ratio, row["target"], {True: "yes", False: "no", None: ""}[row["met"]]
-
-
 def markdown(report: dict[str, Any]) -> str:
     """The table of the documentation."""
-    lines = ["| Name | What | Measured | Ratio | Target | Met |", "|---|---|---|---|---|---|"]
-    for row in report["rows"]:
-        name, measured, ratio, target, met = cells(row)
-        lines.append(f"| `{name}` | {row['what']} | {measured} | {ratio} | {target} | {met} |")
-    machine = report["machine"]
-    versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
-    dates = sorted({row["date"] for row in report["rows"]})
-    lines += [
-        "",
-        f"{machine['processor']}, {machine['cores']} cores; {versions}; {' to '.join(dates[:1] + dates[1:][-1:])}.",
-        f"Load of the machine before the first measurement: {machine['load']:.1f}.",
-    ]
-    return "\n".join(lines)
-
-
-def machine() -> dict[str, Any]:
-    """Where this is measured, and with what."""
-    processor = platform.processor() or platform.machine()
-    facts = Path("/proc/cpuinfo")
-    if facts.exists():
-        names = [line.split(":")[1].strip() for line in facts.read_text().splitlines() if "model name" in line]
-        processor = names[0] if names else processor
-    versions = {"Python": platform.python_version()}
-    for name in ("afterfit", "jax", "numpy", "torch"):
-        if importlib.util.find_spec(name) is not None:
-            versions[name] = importlib.metadata.version(name)
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return {"processor": processor, "cores": cores, "load": os.getloadavg()[0], "versions": versions}
-
-
-def merge(report: dict[str, Any], file: Path, names: list[str]) -> dict[str, Any]:
-    """The report with the rows that were not measured now taken from the file, in the usual order."""
-    if set(names) == set(BENCHMARKS) or not file.exists():
-        return report
-    fresh = {row["name"] for row in report["rows"]}
-    kept = [row for row in json.loads(file.read_text(encoding="utf-8"))["rows"] if row["name"] not in fresh]
-    order = list(BENCHMARKS)
-    rows = sorted(kept + report["rows"], key=lambda row: order.index(row["benchmark"]))
-    return report | {"rows": rows}
-
-
-def put_into_docs(table: str, page: Path) -> None:
-    """Replace what stands between the two marks."""
-    before, _, rest = page.read_text(encoding="utf-8").partition("<!-- table -->")
-    _, mark, after = rest.partition("<!-- /table -->")
-    if not mark:
-        raise SystemExit(f"{page} has no <!-- table --> … <!-- /table --> to fill.")
-    page.write_text(f"{before}<!-- table -->\n\n{table}\n\n{mark}{after}", encoding="utf-8")
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="shorter loops, documentation left alone")
-    parser.add_argument("--only", nargs="+", choices=list(BENCHMARKS), metavar="NAME", help=", ".join(BENCHMARKS))
-    parser.add_argument("--json", type=Path, help="where to write all measurements")
-    arguments = parser.parse_args()
-    official = not arguments.quick and arguments.json is None
-    file = arguments.json or (HERE / "results" / "quick.json" if arguments.quick else DOCS / "benchmarks.json")
-    names = arguments.only or list(BENCHMARKS)
-    here = machine()
-    if here["load"] > 0.5:
-        print(f"The machine is busy (load {here['load']:.1f}): times and ratios will be off.", file=sys.stderr)
-    rows, today = [], datetime.date.today().isoformat()
-    layout = "{:<22} {:<44} {:>7}  {:<21} {}"
-    print(layout.format("name", "measured", "ratio", "target", "met"))
-    for name in names:
-        for row in BENCHMARKS[name](arguments.quick):
-            rows.append({"benchmark": name, "date": today, **dataclasses.asdict(row)})
-            if row.ratio is not None and not math.isfinite(row.ratio):
-                raise SystemExit(f"{row.name} has no ratio: {row.samples}")
-            print(layout.format(*cells(rows[-1])), flush=True)
-    report = merge({"quick": arguments.quick, "machine": here, "rows": rows}, file, names)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    print(f"\nAll measurements are in {os.path.relpath(file)}.")
-    if official:
-        put_into_docs(markdown(report), DOCS / "benchmarks.md")
-        print(f"The table is in {os.path.relpath(DOCS / 'benchmarks.md')}.")
+    return f"{table(report['rows'])}\n\n{footer(report)}"
 
 
 if __name__ == "__main__":
-    main()
+    main(Suite(__doc__ or "", BENCHMARKS, file="benchmarks.json", mark="table", markdown=markdown))

@@ -1,4 +1,4 @@
-"""What one process measures. `core.py` starts each of these by name and reads the JSON that it prints.
+"""What one process measures. `core.py` and `flows.py` start each of these by name and reads the JSON that it prints.
 
     python benchmarks/workers.py step_numpy '{"data": "step.npz", "steps": 10000}'
 
@@ -157,25 +157,13 @@ def modular_data(file: str) -> dict[str, Any]:
 
 def modular_afterfit(steps: int, rounds: int) -> dict[str, Any]:
     """Steps of GradientDescent without observations: its gradient, in the compiled loop that a run uses."""
-    import equinox as eqx
     import jax
-    import jax.numpy as jnp
-
-    from afterfit.train import prepare
 
     with jax.enable_x64(True):
-        experiment = _modular()
-        problem, params = prepare(experiment)
-        start = experiment.dynamics.start(problem, params, jax.random.key(0))
-
-        @eqx.filter_jit
-        def advance(problem, state, steps):
-            return experiment.dynamics.advance(problem, state, state.step + steps, steps)
-
-        state = advance(problem, start, jnp.asarray(5))
+        problem, start, advance = _descent(_modular())
+        state = advance(start, 5)
         loss = float(problem.loss(state.params))
-        many = jnp.asarray(steps)
-        times = [seconds(lambda: jax.block_until_ready(advance(problem, state, many))) / steps for _ in range(rounds)]
+        times = [seconds(lambda: jax.block_until_ready(advance(state, steps))) / steps for _ in range(rounds)]
     return {"afterfit": times, "afterfit_loss": loss}
 
 
@@ -240,11 +228,158 @@ def _resident(field: str) -> int:
     return 1024 * int(status[field].split()[0])
 
 
-def _entry(id: str, changes: dict[str, Any]) -> Any:
-    """The headline experiment of a gallery entry at paper scale."""
+# --- Flows: runs of the gallery, a step of descent beside them, and what they cost on small problems ---
+
+
+def flow(entry: str, scale: str, changes: dict[str, Any], again: bool) -> dict[str, Any]:
+    """One run of an entry followed by GradientFlow in a fresh process, compiling included; `again`, compiled before."""
+    from afterfit.train import run_experiment
+
+    experiment = _flow(entry, scale).set(changes)
+    run = run_experiment(experiment, progress=False)
+    found = {"seconds": run.seconds, "method": run.method, "rtol": run.spec["dynamics"]["rtol"], **_outcome(run)}
+    return found | ({"again": run_experiment(experiment, progress=False).seconds} if again else {})
+
+
+def descent_step(entry: str, scale: str, lr: float, fill: float, rounds: int) -> dict[str, Any]:
+    """The time a step of GradientDescent takes on the problem of an entry, compiled before and without observations;
+    as many steps as fill `fill` seconds."""
+    import jax
+
+    experiment = _flow(entry, scale).set({"dynamics": {"kind": "GradientDescent", "lr": lr, "steps": 1}})
+    with jax.enable_x64(True):
+        _, start, advance = _descent(experiment)
+
+        def loop() -> float:
+            return seconds(lambda: jax.block_until_ready(advance(start, steps)))
+
+        steps = 1
+        loop()  # compiles
+        while (taken := loop()) < fill:
+            steps = min(10 * steps, int(1.2 * steps * fill / taken) + 1)
+        times = [loop() / steps for _ in range(rounds)]
+    return {"descent": times, "steps": steps}
+
+
+def descent_run(entry: str, scale: str, lr: float) -> dict[str, Any]:
+    """The same entry by gradient descent, as long as its flow."""
+    from afterfit.train import run_experiment
+
+    experiment = _flow(entry, scale)
+    steps = round(experiment.dynamics.until / lr)
+    run = run_experiment(
+        experiment.set({"dynamics": {"kind": "GradientDescent", "lr": lr, "steps": steps}}), progress=False
+    )
+    return {"seconds": run.seconds, **_outcome(run)}
+
+
+def growth(method: str, series: list[dict[str, float]], most: int, rounds: int) -> dict[str, Any]:
+    """What a flow costs on small problems, without data, compiling and observations: from the start to `until`."""
+    import equinox as eqx
+    import jax
+    import jax.numpy as jnp
+
+    from afterfit.train import prepare
+
+    @eqx.filter_jit
+    def advance(dynamics, problem, state, target, limit):
+        return dynamics.advance(problem, state, target, limit)
+
+    points = []
+    with jax.enable_x64(True):
+        for at in series:
+            experiment = _small(method, d=at["d"], n=at["n"], decay=1 / at["slow"], most=most)
+            problem, params = prepare(experiment)
+            dynamics, _ = experiment.dynamics.resolve(problem, params)
+            start = dynamics.start(problem, params, jax.random.key(0))
+            until, limit = jnp.asarray(float(at["until"])), jnp.asarray(most)
+            advance(dynamics, problem, start, 0 * until, 0 * limit)  # compiles
+            times = []
+            while len(times) < rounds and sum(times) < 2:  # once is enough for what takes long
+                began = time.perf_counter()
+                end = jax.block_until_ready(advance(dynamics, problem, start, until, limit))
+                times.append(time.perf_counter() - began)
+            work = {name: int(value) for name, value in dynamics.work(end).items()}
+            reached = bool(end.memory.time >= until)
+            points.append(at | {"seconds": times, "steps": int(end.step), "reached": reached, **work})
+    return {"points": points}
+
+
+def _small(method: str, d: int, n: int, decay: float, most: int) -> Any:
+    """A diagonal net on d inputs for the dual method, a factorised d x d matrix for the others; n examples."""
+    import afterfit as af
+
+    diagonal = method == "dual"
+    return af.Experiment(
+        task=af.tasks.SparseClassification(n=n, d=d, sparsity=3, n_test=1)
+        if diagonal
+        else af.tasks.MatrixCompletion(d, d, 1, observed=n),
+        model=af.models.DiagonalNet() if diagonal else af.models.MatrixFactorisation(d),
+        penalty=af.penalties.L2(decay),
+        # `until` is given to `advance`, so that one compilation serves them all.
+        dynamics=af.dynamics.GradientFlow(until=1.0, method=method, max_steps=most),
+        init=af.inits.Constant(norm=64.0) if diagonal else af.inits.Gaussian(1.0),
+    )
+
+
+def _flow(entry: str, scale: str) -> Any:
+    """The experiment of an entry as a flow; gradient descent is replaced by the flow that it follows."""
+    import afterfit as af
+
+    if entry == "woodworth2020/fig5":  # one cell of the figure
+        return af.Experiment(
+            task=af.tasks.MatrixCompletion(10, 10, 1, observed=0.6, reduction="sum"),
+            model=af.models.MatrixFactorisation(10),
+            dynamics=af.dynamics.GradientFlow(until="settled"),
+            init=af.inits.Gaussian(0.1),
+        )
+    experiment = _entry(entry, {}, scale)
+    if isinstance(experiment.dynamics, af.dynamics.GradientFlow):
+        return experiment
+    lr, steps = experiment.dynamics.lr, experiment.dynamics.steps
+    return experiment.set({"dynamics": {"kind": "GradientFlow", "until": lr * steps, "first": lr}})
+
+
+def _outcome(run: Any) -> dict[str, Any]:
+    """What a run has found, and what it took."""
+    return {
+        "work": run.work,
+        "status": run.status,
+        "message": run.message,
+        "verdict": run.verdict.kind,
+        "t_fit": run.verdict.t_fit,
+        "t_gen": run.verdict.t_gen,
+        "end": float(run.curves["time"][-1]),
+        "test": float(run.curves[f"test_{run.metric}"][-1]),
+    }
+
+
+# --- What several of them need ---
+
+
+def _entry(id: str, changes: dict[str, Any], scale: str = "paper") -> Any:
+    """The headline experiment of a gallery entry."""
     from afterfit import papers
 
-    return next(iter(papers.find(id).experiments("paper").values())).set(changes)
+    return next(iter(papers.find(id).experiments(scale).values())).set(changes)
+
+
+def _descent(experiment: Any) -> tuple[Any, Any, Callable[[Any, int], Any]]:
+    """The problem of an experiment, its state at the start, and the compiled loop that a run uses."""
+    import equinox as eqx
+    import jax
+    import jax.numpy as jnp
+
+    from afterfit.train import prepare
+
+    problem, params = prepare(experiment)
+    start = experiment.dynamics.start(problem, params, jax.random.key(0))
+
+    @eqx.filter_jit
+    def advance(problem, state, steps):
+        return experiment.dynamics.advance(problem, state, state.step + steps, steps)
+
+    return problem, start, lambda state, steps: advance(problem, state, jnp.asarray(steps))
 
 
 WORKERS = {
@@ -259,6 +394,10 @@ WORKERS = {
         modular_torch,
         gallery,
         memory,
+        flow,
+        descent_step,
+        descent_run,
+        growth,
     )
 }
 
