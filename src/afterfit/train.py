@@ -76,7 +76,7 @@ def train(
 def run_experiment(experiment: Experiment, *, progress: bool | Callable[[float], None] | None = None) -> Run:
     """Carry out an experiment. `progress` is as for `train`, or a function to call with the share of work done."""
     started = time.monotonic()
-    with jax.enable_x64(True):
+    with jax.enable_x64(True), _blas_on_one_thread(experiment.dynamics):
         problem, params = prepare(experiment)
         dynamics, method = experiment.dynamics.resolve(problem, params)
         experiment = dataclasses.replace(experiment, dynamics=dynamics)
@@ -128,6 +128,23 @@ def run_experiment(experiment: Experiment, *, progress: bool | Callable[[float],
         work=work,
         seconds=time.monotonic() - started,
     )
+
+
+@contextlib.contextmanager
+def _blas_on_one_thread(dynamics: Dynamics):
+    """LAPACK without threads for flows, which factorise small matrices often.
+
+    Two threads are no quicker on a few hundred rows, and wait for one another whenever another process has a core: a
+    step of boursier2025/fig2 then takes 10 to 60 ms in place of 1.
+    """
+    if isinstance(dynamics, Discrete):
+        yield
+        return
+    import scipy.linalg.cython_lapack  # noqa: F401  (what JAX calls; it has to be loaded to be told)
+    import threadpoolctl
+
+    with threadpoolctl.threadpool_limits(limits=1, user_api="blas"):
+        yield
 
 
 def prepare(experiment: Experiment) -> tuple[Problem, PyTree[Array]]:

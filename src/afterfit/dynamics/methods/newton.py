@@ -15,7 +15,11 @@ from jaxtyping import Array, Int, PyTree
 
 __all__ = ["Corrector", "SimplifiedNewton"]
 
-_TABLEAU = diffrax.Kvaerno3.tableau  # four stages, the first explicit; order 3, L-stable, stiffly accurate
+# Four stages, the first explicit; order 3, L-stable, stiffly accurate.
+_TABLEAU = diffrax.Kvaerno3.tableau
+_TIMES = np.append(0.0, _TABLEAU.c)
+_LOWER = np.stack([np.pad(row, (0, 4 - len(row))) for row in ([], *_TABLEAU.a_lower)])
+_GAMMA, _ERROR = float(_TABLEAU.a_diagonal[-1]), _TABLEAU.b_error
 _ITERATIONS = 8
 _CONVERGED = 0.03  # share of the allowed error by which the last Newton iteration may still move a stage
 
@@ -67,26 +71,27 @@ class SimplifiedNewton(diffrax.AbstractAdaptiveSolver):
         self, terms: Any, t0: Any, t1: Any, y0: Any, args: Any, solver_state: _State, made_jump: Any
     ) -> tuple[Any, Any, dict[str, Any], _State, Any]:
         h = t1 - t0
-        gh = float(_TABLEAU.a_diagonal[-1]) * h
+        gh = _GAMMA * h
         corrector = self.corrector(t0, y0, args, gh)
-        y, extra, slopes = y0, solver_state.extra, [solver_state.slope]
-        converged, iterations = jnp.ones((), bool), jnp.zeros((), jnp.int64)
-        for c, weights in zip(_TABLEAU.c, _TABLEAU.a_lower, strict=True):
-            base = _combine(y0, h * np.asarray(weights), slopes)
+
+        def stage(i: Array, carry: tuple) -> tuple:
+            _, extra, slopes, converged, iterations = carry
+            base = _combine(y0, h * jnp.asarray(_LOWER)[i], slopes)
+            guess = jax.tree.map(lambda b, k: b + gh * k[i - 1], base, slopes)
             y, extra, change, made = self._solve(
-                corrector,
-                t0 + c * h,
-                base,
-                _combine(base, [gh], [slopes[-1]]),
-                extra,
-                lambda dy: self.size(args, y0, dy),
+                corrector, t0 + jnp.asarray(_TIMES)[i] * h, base, guess, extra, lambda dy: self.size(args, y0, dy)
             )
-            converged, iterations = converged & (change <= _CONVERGED), iterations + made
             # Not the field at y: a stage is known to the tolerance, and the field magnifies what is left.
-            slopes.append(jax.tree.map(lambda y, b: (y - b) / gh, y, base))
-        error = _combine(jax.tree.map(jnp.zeros_like, y0), h * np.asarray(_TABLEAU.b_error), slopes)
+            slopes = jax.tree.map(lambda k, y, b: k.at[i].set((y - b) / gh), slopes, y, base)
+            return y, extra, slopes, converged & (change <= _CONVERGED), iterations + made
+
+        slopes = jax.tree.map(lambda k: jnp.zeros((4, *k.shape), k.dtype).at[0].set(k), solver_state.slope)
+        start = (y0, solver_state.extra, slopes, jnp.ones((), bool), jnp.zeros((), jnp.int64))
+        # A loop over the stages: written out one by one they would take three times as long to compile.
+        y, extra, slopes, converged, iterations = jax.lax.fori_loop(1, 4, stage, start)
+        error = _combine(jax.tree.map(jnp.zeros_like, y0), h * _ERROR, slopes)
         error = jax.tree.map(lambda e: jnp.where(converged, e, jnp.inf), error)
-        state = _State(slopes[-1], extra, iterations)
+        state = _State(jax.tree.map(lambda k: k[-1], slopes), extra, iterations)
         return y, error, {"y0": y0, "y1": y}, state, diffrax.RESULTS.successful  # stiffly accurate: the last stage
 
     def _solve(
@@ -107,8 +112,6 @@ class SimplifiedNewton(diffrax.AbstractAdaptiveSolver):
         return jax.lax.while_loop(unfinished, improve, (guess, extra, far, jnp.zeros((), jnp.int64)))
 
 
-def _combine(start: PyTree, weights: Any, slopes: list[PyTree]) -> PyTree:
+def _combine(start: PyTree, weights: Array, slopes: PyTree) -> PyTree:
     """start + Σ weightᵢ·slopeᵢ."""
-    for weight, slope in zip(weights, slopes, strict=True):
-        start = jax.tree.map(lambda s, k, weight=weight: s + jnp.asarray(weight, s.dtype) * k, start, slope)
-    return start
+    return jax.tree.map(lambda s, k: s + jnp.tensordot(weights.astype(k.dtype), k, axes=1), start, slopes)
