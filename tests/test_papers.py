@@ -15,6 +15,10 @@ DO_NOT_HOLD = {
     ("boursier2025/linear", "gradient flow on ‖Xw − y‖², the F that is printed, follows (23)–(24)"),
     # Printed with the residual squared, which the gradient of a squared loss does not have.
     ("woodworth2020/appC", "d|u|/dt is (12)"),
+    # The gradient of Σ(f − y)² with f = ⟨WWᵀ, X⟩ has 8 where (72) has 4. The bounds are loose enough to stay.
+    ("woodworth2020/thm9", "the residual has y' = −Σ(y − y*) with the Σ of (71)–(73)"),
+    # The last width of (94) is upside down: (97) needs one (4(λ + 4Λ)√Λ/λ)² times as large, 400 at λ = Λ = 1.
+    ("woodworth2020/thm9", "Cor. 10: k as large as (94) is enough for Thm 9"),
 }
 
 
@@ -65,11 +69,21 @@ def test_paper_scale_is_the_ledger_s_setting():
     for id, model in (
         ("boursier2025/prop1", "DiagonalNet"),
         ("boursier2025/prop4", "MatrixFactorisation"),
+        ("boursier2025/prop2", "DiagonalNet"),
         ("woodworth2020/appC", "DiagonalProduct"),
+        ("woodworth2020/thm9", "MatrixFactorisation"),
     ):
         theorem = spec(id)
         assert (theorem["task"]["reduction"], theorem["model"]["kind"]) == ("sum", model)
         assert theorem["dynamics"]["kind"] == "GradientFlow"
+    limits = papers.find("boursier2025/prop2").experiments("paper")
+    assert {limits[f"{name} λ→0"].to_dict()["dynamics"]["kind"] for name in ("diagonal net", "matrix completion")} == {
+        "RiemannianFlow"
+    }
+    tangents = [
+        e.to_dict() for name, e in papers.find("woodworth2020/thm9").experiments("paper").items() if "tan" in name
+    ]
+    assert {(t["model"]["kind"], t["model"]["model"]["kind"]) for t in tangents} == {("Tangent", "MatrixFactorisation")}
     sparse = spec("lyu2023/fig1a")
     assert (sparse["task"]["n"], sparse["task"]["d"], sparse["task"]["sparsity"]) == (256, 10**5, 3)
     assert (sparse["task"]["design"], sparse["task"]["loss_name"], sparse["model"]["depth"]) == ("sign", "logistic", 2)

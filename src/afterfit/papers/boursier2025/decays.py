@@ -8,7 +8,7 @@ import numpy as np
 
 from afterfit.run import Run
 
-__all__ = ["LINES", "by_decay", "falls", "log_slope"]
+__all__ = ["LINES", "by_decay", "falls", "label", "log_slope"]
 
 # One line a λ, from the largest on, told apart in greyscale.
 LINES = (
@@ -24,6 +24,11 @@ def by_decay(runs: Mapping[str, Run], setting: str) -> tuple[dict[float, Run], R
     group = {run.spec["penalty"]["strength"]: run for name, run in runs.items() if name.startswith(f"{setting} λ")}
     free = group.pop(0.0)
     return group, free
+
+
+def label(decay: float) -> str:
+    """λ = 10⁻³ for Matplotlib's mathtext, for a power of ten."""
+    return rf"$\lambda=10^{{{np.log10(decay):.0f}}}$"
 
 
 def log_slope(decays: Sequence[float] | np.ndarray, values: Sequence[float] | np.ndarray) -> float:

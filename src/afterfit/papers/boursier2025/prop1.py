@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from afterfit import dynamics, inits, models, penalties, tasks
 from afterfit.experiment import Experiment
-from afterfit.papers.boursier2025.decays import LINES, by_decay, falls, log_slope
+from afterfit.papers.boursier2025.decays import LINES, by_decay, falls, label, log_slope
 from afterfit.papers.gallery import Entry, Finding
 from afterfit.papers.paths import flat, parameters_at
 from afterfit.plot import log_time_axes, mark_phases
@@ -38,14 +38,14 @@ class Prop1(Entry):
     )
 
     _T = 1.0
-    _decays = (1e-1, 1e-2, 1e-3, 1e-4)  # of the runs to T
+    _decays = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5)  # of the runs to T
 
     def experiments(self, scale: str) -> dict[str, Experiment]:
         if scale == "paper":
-            n, d, sparsity, size, decays = 10, 30, 3, 10, (1e-1, 1e-2, 1e-3, 1e-4)
+            n, d, sparsity, size, decays = 10, 30, 3, 10, (1e-2, 1e-3, 1e-4)
         else:
             n, d, sparsity, size, decays = 5, 12, 1, 6, (1e-1, 1e-2, 1e-3)
-        flow = dynamics.GradientFlow(until=5 / decays[-1], first=1e-3, rtol=1e-9, atol=1e-12)
+        flow = dynamics.GradientFlow(until=5 / decays[-1], first=1e-3)
         settings = {
             "diagonal net": (tasks.SparseRegression(n=n, d=d, sparsity=sparsity), models.DiagonalNet(depth=2)),
             "matrix completion": (
@@ -72,18 +72,18 @@ class Prop1(Entry):
             "diagonal net": ("weights", r"$\|\beta^\lambda(t)-\beta^\mathrm{GF}(t)\|$, $\beta=u^2-v^2$"),
             "matrix completion": ("singular_values", r"$\|\sigma(t)-\sigma^\mathrm{GF}(t)\|$, $\sigma$ of $UV^\top$"),
         }
-        for ax, (setting, (curve, label)) in zip(figure.subplots(1, 2), shown.items(), strict=True):
+        for ax, (setting, (curve, shows)) in zip(figure.subplots(1, 2), shown.items(), strict=True):
             group, free = by_decay(runs, setting)
             t = free.curves["time"].values[1:]
             gaps = [
                 np.linalg.norm((run.curves[curve] - free.curves[curve]).values[1:], axis=1) for run in group.values()
             ]
             for style, decay, gap in zip(LINES, group, gaps, strict=False):
-                ax.plot(t, gap, **style, label=rf"$\lambda={decay:g}$")
+                ax.plot(t, gap, **style, label=label(decay))
             early = t <= self._T
             ax.plot(t[early], 0.3 * gaps[-1][0] * t[early] / t[0], color="#D55E00", ls=":", label=r"slope 1 in $t$")
             ax.axvspan(t[0], self._T, color="0.93", zorder=0, label="[0, T]")
-            ax.set(yscale="log", ylabel=label)
+            ax.set(yscale="log", ylabel=shows)
             ax.set_title(setting, pad=18)  # above the phases' labels
             log_time_axes(ax)
             ax.set_xlim(t[0], t[-1])

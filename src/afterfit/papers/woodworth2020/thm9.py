@@ -114,8 +114,8 @@ class Thm9(Entry):
             "μ > 4Λγ/λ, and ‖y(0) − y*‖ ≤ (μλ/√Λ)(1 − √((1 + γ/μ)/(1 + λ/4Λ)))",
             f"α={self._alphas[0]:g}, d={first.d}, k={first.k}: λ={first.least:g}, Λ={first.largest:g}; "
             f"μ={first.mu:.4g}, 4Λγ/λ={4 * first.largest * first.gamma / first.least:.4g}; "
-            f"‖y(0) − y*‖={first.misfit:.4g}, at most {first.allowed:.4g} ({half.allowed:.4g} for lifted measurements); they hold for α in "
-            + ", ".join(f"{alpha:g}" for alpha in proved),
+            f"‖y(0) − y*‖={first.misfit:.4g}, at most {first.allowed:.4g} ({half.allowed:.4g} if lifted); "
+            "they hold for α in " + ", ".join(f"{alpha:g}" for alpha in proved),
             first.close and first.fits and half.close and half.fits,
         )
         times = np.geomspace(0.01, 1, 24 if scale == "paper" else 3)  # as shares of the time to the end
@@ -249,9 +249,9 @@ def _printed_width(start: Start) -> Finding:
         Thm9.claims[6],
         "k ≥ Y/(2α²√Λ(λ + 4Λ)), beside two widths that do not depend on α and Y",
         f"by the formulas alone, ‖y*‖ = Y = {Y:.3g}, α={alpha:.1g}: at that k, {printed:.2g}, (92) allows "
-        f"‖y(0) − y*‖ ≤ {allowed(printed):.2g}·Y, and y(0) is of size α²√k = {alpha**2 * np.sqrt(printed):.1g}; (97) needs "
-        f"k ≥ 2Y√Λ(4 + 16Λ/λ)/(α²λ), {needed / printed:.3g} times as large, which allows {allowed(needed):.2g}·Y: "
-        "the same order in α",
+        f"‖y(0) − y*‖ ≤ {allowed(printed):.2g}·Y, and y(0) is of size α²√k = {alpha**2 * np.sqrt(printed):.1g}; "
+        f"(97) needs k ≥ 2Y√Λ(4 + 16Λ/λ)/(α²λ), {needed / printed:.3g} times as large, which "
+        f"allows {allowed(needed):.2g}·Y: the same order in α",
         allowed(printed) >= 1,
     )
 
