@@ -50,8 +50,9 @@ class Fig1a(Entry):
             task=tasks.SparseClassification(n=n, d=d, sparsity=3),
             model=models.DiagonalNet(),
             penalty=penalties.L2(decay),
-            dynamics=dynamics.GradientFlow(until=20 / decay, first=LR),
+            dynamics=dynamics.GradientFlow(until=20 / decay, first=LR, rtol=1e-4),
             init=inits.Constant(norm=norm),
+            observations=120,
         )
 
     def picture(self, runs: Mapping[str, Run]) -> Figure:

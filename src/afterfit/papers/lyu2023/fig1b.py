@@ -48,6 +48,7 @@ class Fig1b(Entry):
             penalty=penalties.L2(decay),
             dynamics=dynamics.GradientFlow(until=100 / decay, first=LR),
             init=inits.Constant(norm=norm),
+            observations=120,
         )
 
     def picture(self, runs: Mapping[str, Run]) -> Figure:
