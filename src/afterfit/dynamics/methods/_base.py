@@ -151,7 +151,7 @@ class Stepping(Method):
     def _terms(self, chart: Chart) -> Any:
         import diffrax
 
-        def field(t: Array, y: PyTree[Array], arguments: tuple[Problem, Array]) -> PyTree[Array]:
+        def field(t: Any, y: PyTree[Array], arguments: Any) -> PyTree[Array]:
             problem, t0 = arguments
             return chart.field(problem, t0 + t, y)
 

@@ -108,11 +108,12 @@ class _DualChart(Chart):
         return jnp.zeros_like(tangent.outputs(problem, params))
 
     def field(self, problem: Problem, t: Array, y: Float[Array, " n"]) -> Float[Array, " n"]:
-        slowing = jnp.exp(-(problem.model.depth - 2) * _decay(problem) * t).astype(y.dtype)
+        model: Any = problem.model
+        slowing = jnp.exp(-(model.depth - 2) * _decay(problem) * t).astype(y.dtype)
         return slowing * tangent.residual(problem, tangent.outputs(problem, self.params(problem, t, y)))
 
     def params(self, problem: Problem, t: Array, y: Float[Array, " n"]) -> PyTree[Array]:
-        model = problem.model
+        model: Any = problem.model
         pushed = _transposed(problem, self.initial, y)
         shrink = jnp.exp(-_decay(problem) * t).astype(y.dtype)
         if isinstance(model, DiagonalNet):
@@ -147,7 +148,8 @@ def _decay(problem: Problem) -> float | Array:
 
 def _transposed(problem: Problem, params: PyTree[Array], nu: Float[Array, " n"]) -> Float[Array, " d"]:
     """Xᵀν, whatever kind of inputs the data are."""
-    weights = jax.eval_shape(problem.model.weights, params)
+    model: Any = problem.model
+    weights = jax.eval_shape(model.weights, params)
     return jax.linear_transpose(lambda w: tangent.of_weights(problem, w), weights)(nu)[0]
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import abc
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import diffrax
 import equinox as eqx
@@ -16,7 +15,7 @@ from jaxtyping import Array, Int, PyTree
 __all__ = ["Corrector", "SimplifiedNewton"]
 
 # Four stages, the first explicit; order 3, L-stable, stiffly accurate.
-_TABLEAU = diffrax.Kvaerno3.tableau
+_TABLEAU: Any = diffrax.Kvaerno3.tableau
 _TIMES = np.append(0.0, _TABLEAU.c)
 _LOWER = np.stack([np.pad(row, (0, 4 - len(row))) for row in ([], *_TABLEAU.a_lower)])
 _GAMMA, _ERROR = float(_TABLEAU.a_diagonal[-1]), _TABLEAU.b_error
@@ -24,15 +23,15 @@ _ITERATIONS = 8
 _CONVERGED = 0.03  # share of the allowed error by which the last Newton iteration may still move a stage
 
 
-class Corrector:
+class Corrector(Protocol):
     """How stages are solved: a matrix factorised at the start of a step, and Newton iterations with it.
 
     `extra` is whatever else the iterations carry along from stage to stage and from step to step.
     """
 
-    @abc.abstractmethod
-    def improve(self, t: Array, base: PyTree, y: PyTree, extra: PyTree) -> tuple[PyTree, PyTree]:
+    def improve(self, t: Any, base: Any, y: Any, extra: Any, /) -> tuple[Any, Any]:
         """One Newton iteration on y = base + gh·field(t, y): the change of y, and the new `extra`."""
+        ...
 
 
 class _State(eqx.Module):

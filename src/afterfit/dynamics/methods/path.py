@@ -101,7 +101,7 @@ class _Regression(eqx.Module):
         return self.target - weights @ self.G
 
 
-def _leaving(pull: Float[Array, " n"], beta: Array) -> Float[Array, " n"]:
+def _leaving(pull: Float[Array, " n"], beta: float | Array) -> Float[Array, " n"]:
     """The sign with which a weight leaves 0; 0 if it stays."""
     return jnp.where(jnp.abs(pull) > beta, jnp.sign(pull), 0.0)
 

@@ -34,7 +34,7 @@ class Stabilised(Stepping):
 
         return RungeKuttaChebyshev()
 
-    def cost(self, solver_state: Any) -> tuple[Array, int]:
+    def cost(self, solver_state: Any) -> tuple[Array, Array | int]:
         return solver_state.evaluations, 0
 
     def after_rejection(self, solver_state: Any, error: PyTree[Array]) -> Any:
