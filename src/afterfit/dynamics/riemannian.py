@@ -88,7 +88,8 @@ class RiemannianFlow(Continuous):
     def advance(self, problem: Problem, state: State, target: Array, limit: Int[Array, ""]) -> State:
         last = state.step + limit
         fitting = _unregularised(problem)
-        wanted = _FITTED * jnp.linalg.norm(tangent.targets(problem))
+        # No closer than the tolerance of the steps; the pull-back does the rest.
+        wanted = jnp.maximum(_FITTED, jnp.asarray(self.rtol)) * jnp.linalg.norm(tangent.targets(problem))
 
         def unfitted(state: State) -> Bool[Array, ""]:
             return ~state.memory.arrived & (state.step < last) & ~state.memory.fast.stuck & (target > 0)

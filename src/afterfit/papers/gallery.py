@@ -1,7 +1,7 @@
 """The gallery: what a figure or theorem of a paper is here, and how its claims are checked.
 
 An entry is declared once: its experiments at two scales, its picture, and its claims. A paper is one module
-with one class an entry; `ENTRIES` in `afterfit.papers` lists them.
+or package with one class an entry; `ENTRIES` in `afterfit.papers` lists them.
 """
 
 from __future__ import annotations

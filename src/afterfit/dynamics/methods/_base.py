@@ -87,6 +87,12 @@ class Chart(eqx.Module):
         """y after a step, put back where it belongs if the step left it."""
         return y
 
+    def rebase(
+        self, problem: Problem, t: Array, y: PyTree[Array], params: PyTree[Array], solver: PyTree[Any]
+    ) -> tuple[Chart, PyTree[Array], PyTree[Any]]:
+        """The chart, y and the state of the solver to go on with after a step to time t."""
+        return self, y, solver
+
 
 class Primal(Chart):
     """The parameters themselves."""
@@ -165,14 +171,15 @@ class Stepping(Method):
         t0 = jnp.zeros((), jnp.float64)
         speed, size = norm(problem.gradient(params)), norm(params)
         dt = jnp.where(speed > 0, 1e-3 * (size + self.atol) / speed, 1.0).astype(jnp.float64)
+        _, controller = self._controller().init(
+            terms, t0, dt, jnp.zeros(()), dt, None, lambda *_: jnp.zeros(()), solver.error_order(terms)
+        )
         place = _Place(
             y=y,
             chart=chart,
             dt=dt,
             solver=solver.init(terms, t0.astype(dtype), dt.astype(dtype), y, (problem, t0)),
-            controller=self._controller().init(
-                terms, t0, dt, jnp.zeros(()), dt, None, lambda *_: jnp.zeros(()), solver.error_order(terms)
-            )[1],
+            controller=jax.tree.map(jnp.asarray, controller),  # not Python's False: one compilation serves all steps
         )
         return Flow.begin(place, right_hand_sides=1)
 
@@ -216,12 +223,13 @@ class Stepping(Method):
             return jax.tree.map(lambda n, o: jnp.where(keep, n, o), new, old)
 
         right_hand_sides, linear_solves = self.cost(solver_state)
+        new_chart, y, solver_state = chart.rebase(problem, t1, y, params, solver_state)
         out_of_steps = state.step + 1 >= self.max_steps
         flow = Flow(
             time=jnp.where(keep, t1, t0),
             place=_Place(
                 y=chosen(y, place.y),
-                chart=chart,
+                chart=chosen(new_chart, chart),
                 dt=next_dt,
                 solver=chosen(solver_state, self.after_rejection(place.solver, error)),
                 controller=controller_state,

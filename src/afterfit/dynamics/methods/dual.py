@@ -46,7 +46,7 @@ class Dual(Stabilised):
         return None
 
     def chart(self, problem: Problem, params: PyTree[Array]) -> Chart:
-        return _DualChart(params)
+        return _DualChart(params, jnp.zeros((), jnp.float64))
 
     def solver(self, problem: Problem, chart: Chart) -> Any:
         from afterfit.dynamics.methods.newton import SimplifiedNewton
@@ -100,22 +100,36 @@ def kernel_is_cheap(problem: Problem) -> bool:
 
 
 class _DualChart(Chart):
-    """ν and the parameters at the start; q = Xᵀν is how far each weight has been pushed."""
+    """ν since the last step, and the parameters there; q = Xᵀν is how far each weight has been pushed since.
+
+    Since the last step only: over the whole run, weights that stay finite would be the small difference of a push and a
+    decay that both grow without end.
+    """
 
     initial: PyTree[Array]
+    since: Float[Array, ""]
 
     def start(self, problem: Problem, params: PyTree[Array]) -> Float[Array, " n"]:
         return jnp.zeros_like(tangent.outputs(problem, params))
 
     def field(self, problem: Problem, t: Array, y: Float[Array, " n"]) -> Float[Array, " n"]:
         model: Any = problem.model
-        slowing = jnp.exp(-(model.depth - 2) * _decay(problem) * t).astype(y.dtype)
+        slowing = jnp.exp(-(model.depth - 2) * _decay(problem) * (t - self.since)).astype(y.dtype)
         return slowing * tangent.residual(problem, tangent.outputs(problem, self.params(problem, t, y)))
+
+    def rebase(
+        self, problem: Problem, t: Array, y: Float[Array, " n"], params: PyTree[Array], solver: Any
+    ) -> tuple[_DualChart, Float[Array, " n"], Any]:
+        # ν' is slowed by e^{−(D−2)λt}, counted from the last step: slopes that the solver remembers speed up again.
+        model: Any = problem.model
+        again = jnp.exp((model.depth - 2) * _decay(problem) * (t - self.since)).astype(y.dtype)
+        solver = jax.tree.map(lambda leaf: again * leaf if leaf.shape == y.shape else leaf, solver)
+        return _DualChart(params, t), jnp.zeros_like(y), solver
 
     def params(self, problem: Problem, t: Array, y: Float[Array, " n"]) -> PyTree[Array]:
         model: Any = problem.model
         pushed = _transposed(problem, self.initial, y)
-        shrink = jnp.exp(-_decay(problem) * t).astype(y.dtype)
+        shrink = jnp.exp(-_decay(problem) * (t - self.since)).astype(y.dtype)
         if isinstance(model, DiagonalNet):
             # w₊' = −D·w₊^{D−1}·Xᵀr − λw₊, and the same with the other sign for w₋.
             return {
