@@ -119,7 +119,7 @@ def mark_phases(ax: Axes, verdict: Verdict, *, in_logs: bool = False, label: boo
             f"${symbol} = {_mathtext(t)}$",
             (x, 1.0),
             xycoords=ax.get_xaxis_transform(),
-            xytext=(0, 3),
+            xytext=((-4, 4)[k] if close else 0, 3),
             textcoords="offset points",
             ha=align,
             va="bottom",

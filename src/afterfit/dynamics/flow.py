@@ -16,7 +16,7 @@ from afterfit.spec import nearest, require
 
 __all__ = ["Continuous", "GradientFlow"]
 
-_MILD = 1e4  # curvature x time up to which an explicit method is as quick as any
+_MILD = 1e3  # curvature x time up to which an explicit method is as quick as any
 _MOVED = 1e-4  # share of their norm by which parameters at rest may still move while time doubles
 
 

@@ -46,7 +46,7 @@ class Fig2a(Entry):
             task=tasks.ModularArithmetic(p=p, fraction=fraction, precision="single"),
             model=models.MLP((width,), biases="hidden"),
             penalty=penalties.L2(decay),
-            dynamics=dynamics.GradientFlow(until=until, first=100 * _LR, rtol=rtol),
+            dynamics=dynamics.GradientFlow(until=until, first=100 * _LR, rtol=rtol, method="stabilised"),
             init=inits.He(),
             observations=100,
         )
