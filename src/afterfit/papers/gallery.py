@@ -35,6 +35,9 @@ class Finding:
     measured: str
     holds: bool
 
+    def __post_init__(self):
+        object.__setattr__(self, "holds", bool(self.holds))  # NumPy's cannot be written as JSON
+
 
 @dataclasses.dataclass(frozen=True)
 class Claim:

@@ -48,7 +48,7 @@ class AppC(Entry):
             task=tasks.SparseRegression(n=n, d=d, sparsity=sparsity),
             model=models.DiagonalProduct(depth=2),
             penalty=penalties.L2(0.0),
-            dynamics=dynamics.GradientFlow(until=20.0, first=1e-4, rtol=1e-9, atol=1e-12),
+            dynamics=dynamics.GradientFlow(until=20.0, first=1e-4, rtol=1e-9, atol=1e-12, method="explicit"),
             init=inits.Constant(scale=0.5, shape=shape),
             observations=80,
         )
