@@ -28,7 +28,7 @@ class Implicit(Stepping):
     """
 
     name = "implicit"
-    default_rtol = 1e-5
+    default_rtol = 1e-4
 
     @classmethod
     def obstacle(cls, problem: Problem, params: PyTree[Array]) -> str | None:

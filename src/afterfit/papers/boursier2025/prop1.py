@@ -45,7 +45,7 @@ class Prop1(Entry):
             n, d, sparsity, size, decays = 10, 30, 3, 10, (1e-2, 1e-3, 1e-4)
         else:
             n, d, sparsity, size, decays = 5, 12, 1, 6, (1e-1, 1e-2, 1e-3)
-        flow = dynamics.GradientFlow(until=5 / decays[-1], first=1e-3)
+        flow = dynamics.GradientFlow(until=5 / decays[-1], first=1e-3, rtol=1e-5)
         settings = {
             "diagonal net": (tasks.SparseRegression(n=n, d=d, sparsity=sparsity), models.DiagonalNet(depth=2)),
             "matrix completion": (

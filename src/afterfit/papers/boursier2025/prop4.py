@@ -69,7 +69,7 @@ class Prop4(Entry):
                 task=task,
                 model=model,
                 penalty=penalties.L2(decay),
-                dynamics=dynamics.GradientFlow(until=40 / (decay or decays[-1]), first=1e-3),
+                dynamics=dynamics.GradientFlow(until=40 / (decay or decays[-1]), first=1e-3, rtol=1e-5),
                 init=inits.Gaussian(1.0),
                 seed=seed,
                 observations=50,

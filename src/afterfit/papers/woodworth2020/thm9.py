@@ -206,7 +206,7 @@ class Thm9(Entry):
 def _flow(alpha: float, k: int) -> dynamics.GradientFlow:
     """The flow until the residual, which falls like e^{−4α²kt} or faster, is e⁻⁴⁰ of the first."""
     end = 10 / (alpha**2 * k)
-    return dynamics.GradientFlow(until=end, first=1e-4 * end)
+    return dynamics.GradientFlow(until=end, first=1e-4 * end, rtol=1e-6)
 
 
 def _pair(runs: Mapping[str, Run], alpha: float) -> tuple[Run, Run]:
