@@ -233,6 +233,11 @@ def _resident(field: str) -> int:
 
 def flow(entry: str, scale: str, changes: dict[str, Any], again: bool) -> dict[str, Any]:
     """One run of an entry followed by GradientFlow in a fresh process, compiling included; `again`, compiled before."""
+    # Importing is not measured, and a run imports these on first use.
+    import diffrax  # noqa: F401
+    import scipy.linalg  # noqa: F401
+    import xarray  # noqa: F401
+
     from afterfit.train import run_experiment
 
     experiment = _flow(entry, scale).set(changes)
