@@ -37,9 +37,9 @@ class Dual(Stabilised):
     @classmethod
     def obstacle(cls, problem: Problem, params: PyTree[Array]) -> str | None:
         model = problem.model
-        if not isinstance(model, DiagonalNet | DiagonalProduct) or model.linear:
+        if type(model) not in (DiagonalNet, DiagonalProduct) or model.linear:  # a subclass may be another function
             return f"it is for DiagonalNet and DiagonalProduct of depth 2 or more, not {type(model).__name__}"
-        if not isinstance(problem.penalty, L2 | NoPenalty):
+        if type(problem.penalty) not in (L2, NoPenalty):
             return f"it knows weight decay (L2) or no penalty, not {type(problem.penalty).__name__}"
         return None
 

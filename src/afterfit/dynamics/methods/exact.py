@@ -42,9 +42,9 @@ class Exact(Method):
     def obstacle(cls, problem: Problem, params: PyTree[Array]) -> str | None:
         if not problem.model.linear:
             return f"it is for models that are linear in their parameters, not {type(problem.model).__name__}"
-        if not isinstance(problem.task.loss, Squared):
+        if type(problem.task.loss) is not Squared:
             return "it is for squared losses"
-        if not isinstance(problem.penalty, L2 | NoPenalty):
+        if type(problem.penalty) not in (L2, NoPenalty):  # a subclass may be another function
             return f"it knows weight decay (L2) or no penalty, not {type(problem.penalty).__name__}"
         m = jax.eval_shape(lambda p: tangent.outputs(problem, p), params).size
         return f"the data hold {m} numbers, too many to diagonalise" if m > _LARGEST else None
