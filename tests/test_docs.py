@@ -42,7 +42,13 @@ EXAMPLES = {
         "again": "grokking",
         "lost": "misgrokking",
     },
-    "docs/flows.md": {"run": "grokking", "settled": "grokking", "kernel": "never generalised"},
+    "docs/flows.md": {
+        "run": "grokking",
+        "settled": "grokking",
+        "limit": "grokking",
+        "near": "grokking",
+        "kernel": "never generalised",
+    },
     "docs/bring-your-own.md": {
         "own_data": "grokking",
         "own_model": "grokking",
