@@ -450,7 +450,7 @@ def flow_of_a_number(power, sign, until):
         task=Arrays(np.ones((1, 1)), np.ones(1), np.ones((1, 1)), np.ones(1)),
         model=Function(constant, np.ones(())),
         penalty=Power(1.0, power, sign),
-        dynamics=GradientFlow(until, max_steps=2000, first=0.1),
+        dynamics=GradientFlow(until, max_steps=2000, first=0.1, method="explicit"),
         init=Own(),
         observations=8,
     )
