@@ -114,3 +114,21 @@ def test_toml_of_nested_nouns_and_strange_numbers():
     spec = {"penalty": {"kind": "Sum", "penalties": penalties, "of": 'a"b\\', "none": None, "flag": True}}
     read_back = tomllib.loads(to_toml(spec))["penalty"]
     assert read_back == {"kind": "Sum", "penalties": penalties, "of": 'a"b\\', "flag": True}
+
+
+def test_a_run_that_settled_is_not_reported_as_one_that_went_wrong():
+    import dataclasses
+
+    from afterfit.report import warning
+
+    run = af.train(
+        task=af.tasks.SparseRecovery(n=10, sparsity=1, N=6),
+        model=af.models.Linear(),
+        penalty=af.penalties.L1(1e-2),
+        init=af.inits.Gaussian(0.5),
+        dynamics=af.dynamics.GradientFlow("settled"),
+        observations=20,
+    )
+    assert run.message.startswith("settled")
+    assert warning(run) == ""
+    assert warning(dataclasses.replace(run, status="step limit", message="it stopped.")) == "step limit: it stopped."

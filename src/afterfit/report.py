@@ -86,6 +86,8 @@ def picture_bytes(figure: Figure) -> bytes:
 
 def warning(run: Run) -> str:
     """Why a run did not finish, in one sentence; empty if it did."""
+    if run.status == "finished":
+        return ""
     named = not run.message or run.message.startswith(run.status)
     return run.message if named else f"{run.status}: {run.message}"
 
@@ -123,7 +125,7 @@ def _verdicts(runs: Mapping[str, Run]) -> str:
         judged, said = verdict_of(run)
         sentences = "".join(f"<li>{_escape(sentence)}</li>" for sentence in judged.evidence) if judged else ""
         evidence = f"<ul>{sentences}</ul>" if sentences else ""
-        status = f'<p class="bad">{_escape(warning(run))}</p>' if run.message else ""
+        status = f'<p class="bad">{_escape(warning(run))}</p>' if warning(run) else ""
         verdict = f'<p class="verdict">{_escape(said)}</p>'
         if k < _DRAWN:
             heading = f"<h3>{_escape(name)}</h3>" if len(runs) > 1 else ""

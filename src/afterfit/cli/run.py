@@ -199,7 +199,11 @@ def _tell(name: str, run: Run, quiet: bool) -> None:
         say(f"{name}: {said}" if name else said)
     else:
         print_verdict(name, verdict.describe() if verdict else said)
-    if run.message:
+        if run.method:
+            say(f"  - followed by {run.method}.")
+        if run.status == "finished" and run.message:
+            say(f"  - {run.message}")
+    if warning(run):
         complain(f"{name}: {warning(run)}" if name else warning(run))
 
 
