@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import tomllib
 from html.parser import HTMLParser
@@ -9,9 +10,10 @@ from html.parser import HTMLParser
 import pytest
 from test_plot import SPEC, make_run
 
+import afterfit as af
 from afterfit.experiment import Experiment
 from afterfit.papers import Claim
-from afterfit.report import to_toml, write_report
+from afterfit.report import to_toml, warning, write_report
 
 _VOID = {"meta", "img"}
 
@@ -117,10 +119,6 @@ def test_toml_of_nested_nouns_and_strange_numbers():
 
 
 def test_a_run_that_settled_is_not_reported_as_one_that_went_wrong():
-    import dataclasses
-
-    from afterfit.report import warning
-
     run = af.train(
         task=af.tasks.SparseRecovery(n=10, sparsity=1, N=6),
         model=af.models.Linear(),
