@@ -11,7 +11,7 @@ from afterfit import tangent
 from afterfit.dynamics._base import State
 from afterfit.dynamics.flow import Continuous, GradientFlow
 from afterfit.dynamics.methods import METHODS
-from afterfit.dynamics.methods._base import Chart, Flow
+from afterfit.dynamics.methods._base import Chart, Flow, Primal
 from afterfit.dynamics.methods.explicit import Explicit
 from afterfit.losses import Squared
 from afterfit.penalties import NoPenalty
@@ -225,14 +225,8 @@ class _Slide(Explicit):
         return _Manifold()
 
 
-class _Manifold(Chart):
+class _Manifold(Primal):
     """Parameters that fit the data."""
-
-    def start(self, problem: Problem, params: PyTree[Array]) -> PyTree[Array]:
-        return params
-
-    def params(self, problem: Problem, t: Array, y: PyTree[Array]) -> PyTree[Array]:
-        return y
 
     def field(self, problem: Problem, t: Array, y: PyTree[Array]) -> PyTree[Array]:
         slope = constraints(problem, y).project(problem.penalty.subgradient(y))
