@@ -666,6 +666,16 @@ def test_a_run_without_penalty_settles_once_fitted():
     assert tiny.curves.train_error.values[-1] < 1e-3
 
 
+def test_the_weakest_of_several_penalties_decides_when_a_run_may_settle():
+    spec = SMOOTH["matrix"] | {"penalty": L2(1e-3) + L2(1e-5)}
+    run = af.train(**spec, dynamics=GradientFlow("settled"))
+    assert run.spec["dynamics"]["horizon"] == pytest.approx(1e8)
+    assert run.curves.time.values[-1] >= 10 / 1e-5
+    early = af.train(**spec, dynamics=GradientFlow("settled", horizon=100.0), observations=10)
+    assert early.status == "finished"
+    assert early.message == "not settled by its horizon, t=100."
+
+
 # The limit of weak penalties.
 
 
@@ -738,3 +748,18 @@ def test_rank_loss_is_reported_as_a_singular_point():
     assert "of 2 independent examples 1 are left" in run.message
     assert run.curves.train_error.values[-1] < 1e-6
     np.testing.assert_allclose(run.curves.weights.values[-1], [0, 0, 1], atol=1e-4)
+
+
+def test_data_that_cannot_be_fitted_end_the_fast_phase_with_a_clear_message():
+    tall = np.random.default_rng(0).standard_normal((9, 3))
+    run = af.train(
+        task=task(X=tall, Y=np.arange(9.0)),
+        model=Linear(),
+        init=Gaussian(1.0),
+        penalty=L2(1.0),
+        dynamics=RiemannianFlow(1.0),
+        observations=4,
+    )
+    assert run.status == "step limit"
+    assert "the data are not fitted" in run.message
+    assert "a model that can fit the data" in run.message

@@ -40,6 +40,11 @@ class Penalty(Spec):
             )
 
     @property
+    def weakest(self) -> float:
+        """The smallest strength above 0 of what it is made of, or 0: its inverse is the slow time scale."""
+        return float(self.strength)
+
+    @property
     def smooth(self) -> bool:
         """Whether h has a continuous gradient; flows with kinks are followed by other means."""
         return True
@@ -233,6 +238,10 @@ class Sum(Penalty):
 
     def bind(self, model: Model, data: Data) -> Penalty:
         return Sum(self.strength, tuple(penalty.bind(model, data) for penalty in self.penalties))
+
+    @property
+    def weakest(self) -> float:
+        return float(self.strength) * min((p.weakest for p in self.penalties if p.weakest > 0), default=0.0)
 
     @property
     def smooth(self) -> bool:

@@ -109,6 +109,8 @@ def run_experiment(experiment: Experiment, *, progress: bool | Callable[[float],
                         break
                     if float(dynamics.position(state)) >= 2 * float(dynamics.position(reference)):
                         reference = state
+                else:
+                    message = dynamics.afterword
             except KeyboardInterrupt:
                 if not record.observations:  # nothing was observed yet, so there is nothing to keep
                     raise

@@ -75,6 +75,11 @@ class Dynamics(Spec):
         """Whether the run may end here, nothing having happened since the state `before`."""
         return False
 
+    @property
+    def afterword(self) -> str:
+        """What to say of a run that went all the way to its end; mostly nothing."""
+        return ""
+
     def trouble(self, state: State) -> Array:
         """Whether the dynamics itself has given up (a step size of zero, a step limit)."""
         return jnp.zeros((), bool)

@@ -36,8 +36,11 @@ class Continuous(Dynamics):
     max_steps: int = 1_000_000
     first: float | None = None
     horizon: float | None = None
+    method: str = "auto"
 
     def __check_init__(self):
+        names = ("auto", *METHODS)
+        require(self.method in names, f"unknown method {self.method!r}: {nearest(self.method, names)}")
         if isinstance(self.until, str):
             require(self.until == "settled", f'until must be a time or "settled", got {self.until!r}.')
         elif isinstance(self.until, float):
@@ -78,13 +81,17 @@ class Continuous(Dynamics):
     def settled(self, problem: Problem, before: State, now: State, initial_loss: float) -> bool:
         if self.until != "settled" or float(now.memory.time) < 2 * float(before.memory.time):
             return False
-        strength = float(problem.penalty.strength)
+        weakest = problem.penalty.weakest
         acted = (
-            float(now.memory.time) * strength >= 10
-            if strength > 0
+            float(now.memory.time) * weakest >= 10
+            if weakest > 0
             else float(problem.loss(now.params)) <= 1e-6 * initial_loss
         )
         return acted and self.at_rest(before, now)
+
+    @property
+    def afterword(self) -> str:
+        return f"not settled by its horizon, t={self.end:.3g}." if self.until == "settled" else ""
 
     def at_rest(self, before: State, now: State) -> bool:
         """Whether the parameters have hardly moved between two states."""
@@ -124,12 +131,6 @@ class GradientFlow(Continuous):
     GradientFlow(until=2e4)
     ```
     """
-
-    method: str = "auto"
-
-    def __check_init__(self):
-        names = ("auto", *METHODS)
-        require(self.method in names, f"unknown method {self.method!r}: {nearest(self.method, names)}")
 
     def resolve(self, problem: Problem, params: PyTree[Array]) -> tuple[GradientFlow, str]:
         name, why = (self.method, "asked for") if self.method != "auto" else choose(self, problem, params)
@@ -193,9 +194,8 @@ def _as_time(until: float | str) -> float | None:
 
 def _horizon(problem: Problem, params: PyTree[Array]) -> float:
     """When a run that has not settled gives up: 1000 times the slow time scale, or long after the fast one."""
-    strength = float(problem.penalty.strength)
-    if strength > 0:
-        return 1e3 / strength
+    if problem.penalty.weakest > 0:
+        return 1e3 / problem.penalty.weakest
     return 1e8 / max(float(_curvature(problem, params)), 1e-12)
 
 

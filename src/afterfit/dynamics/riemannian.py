@@ -10,17 +10,17 @@ from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 from afterfit import tangent
 from afterfit.dynamics._base import State
 from afterfit.dynamics.flow import Continuous, GradientFlow
-from afterfit.dynamics.methods import METHODS
 from afterfit.dynamics.methods._base import Chart, Flow, Primal
 from afterfit.dynamics.methods.explicit import Explicit
 from afterfit.losses import Squared
 from afterfit.penalties import NoPenalty
 from afterfit.problem import Problem, norm
-from afterfit.spec import nearest, require
+from afterfit.spec import require
 
 __all__ = ["RiemannianFlow"]
 
 _FITTED = 1e-9  # ‖outputs − targets‖ over ‖targets‖ at which the fast phase has come to its limit
+_LOOKS = 60  # times that the fast phase may double before its data count as impossible to fit
 _DEPENDENT = 1e-12  # eigenvalues of JJᵀ below this share of the largest belong to dependent constraints
 
 
@@ -40,13 +40,7 @@ class RiemannianFlow(Continuous):
     ```
     """
 
-    method: str = "auto"
-
     clock = "slow time: penalty strength x training time"
-
-    def __check_init__(self):
-        names = ("auto", *METHODS)
-        require(self.method in names, f"unknown method {self.method!r}: {nearest(self.method, names)}")
 
     def check(self, problem: Problem, params: PyTree[Array]) -> None:
         require(
@@ -82,7 +76,7 @@ class RiemannianFlow(Continuous):
         slow = self._slow.start(problem, params)
         # Time enough for the first look at the fast phase: what moves the parameters by about their own size.
         look = norm(params) / jnp.maximum(norm(jax.grad(problem.loss)(params)), 1e-300)
-        phases = _Phases(jnp.zeros(()), fast, look.astype(jnp.float64), slow, jnp.zeros((), bool), zero, zero)
+        phases = _Phases(jnp.zeros(()), fast, look.astype(jnp.float64), zero, slow, jnp.zeros((), bool), zero, zero)
         return State(params, phases, zero, key)
 
     def advance(self, problem: Problem, state: State, target: Array, limit: Int[Array, ""]) -> State:
@@ -92,7 +86,7 @@ class RiemannianFlow(Continuous):
         wanted = jnp.maximum(_FITTED, jnp.asarray(self.rtol)) * jnp.linalg.norm(tangent.targets(problem))
 
         def unfitted(state: State) -> Bool[Array, ""]:
-            return ~state.memory.arrived & (state.step < last) & ~state.memory.fast.stuck & (target > 0)
+            return ~state.memory.arrived & (state.step < last) & ~_hopeless(state.memory) & (target > 0)
 
         def fit(state: State) -> State:
             phases: _Phases = state.memory
@@ -102,11 +96,12 @@ class RiemannianFlow(Continuous):
             missing = tangent.outputs(problem, moved.params) - tangent.targets(problem)
             there = moved.memory.time >= phases.look
             phases = eqx.tree_at(
-                lambda p: (p.fast, p.look, p.arrived),
+                lambda p: (p.fast, p.look, p.looks, p.arrived),
                 phases,
                 (
                     moved.memory,
                     jnp.where(there, 2 * phases.look, phases.look),
+                    phases.looks + there,
                     there & (jnp.linalg.norm(missing) <= wanted),
                 ),
             )
@@ -136,7 +131,7 @@ class RiemannianFlow(Continuous):
 
     def trouble(self, state: State) -> Array:
         phases: _Phases = state.memory
-        stuck = (phases.fast.stuck & ~phases.arrived) | (phases.slow.stuck & (phases.time < self.end))
+        stuck = (_hopeless(phases) & ~phases.arrived) | (phases.slow.stuck & (phases.time < self.end))
         return stuck | (phases.rank_now < phases.rank)
 
     def complaint(self, state: State) -> tuple[str, str]:
@@ -175,6 +170,7 @@ class _Phases(eqx.Module):
     time: Float[Array, ""]
     fast: Flow
     look: Float[Array, ""]  # when the fast phase is next looked at
+    looks: Int[Array, ""]
     slow: Flow
     arrived: Bool[Array, ""]
     rank: Int[Array, ""]
@@ -234,6 +230,11 @@ class _Manifold(Primal):
 
     def restore(self, problem: Problem, y: PyTree[Array]) -> PyTree[Array]:
         return pull_back(problem, y)
+
+
+def _hopeless(phases: _Phases) -> Bool[Array, ""]:
+    """Whether the fast phase has given up fitting the data."""
+    return phases.fast.stuck | (phases.looks >= _LOOKS)
 
 
 def _unregularised(problem: Problem) -> Problem:

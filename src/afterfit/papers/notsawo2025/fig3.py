@@ -1,4 +1,4 @@
-"""Notsawo et al. 2025: grokking beyond the Euclidean norm."""
+"""Figs 3 and 25: sparse recovery groks under an L1 penalty."""
 
 from __future__ import annotations
 

@@ -1,0 +1,5 @@
+"""Notsawo et al. 2025: grokking beyond the Euclidean norm."""
+
+from afterfit.papers.notsawo2025.fig3 import Fig3
+
+__all__ = ["Fig3"]
