@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.figure import Figure
 
+    from afterfit.experiment import Experiment
+
 __all__ = ["Run", "load"]
 
 FORMAT = 1  # of the files of a run
@@ -39,7 +41,8 @@ class Run:
     `curves` is an xarray.Dataset over training time; `params` are the final parameters (NumPy arrays); `spec` is the
     full specification as plain data; `status` is `"finished"`, `"diverged"`, `"step limit"`, `"singular"` or
     `"interrupted"`, and `message` says why; `method` is how a flow was followed and why so (empty for discrete
-    dynamics); `work` counts what was done, `seconds` how long it took.
+    dynamics); `work` counts what was done, `seconds` how long it took. `experiment` is what was run, kept with it while
+    it is in memory; a loaded run has only its `spec`.
     """
 
     spec: dict[str, Any]
@@ -52,6 +55,7 @@ class Run:
     work: dict[str, int]
     seconds: float
     method: str = ""
+    experiment: Experiment | None = dataclasses.field(default=None, repr=False, compare=False)
 
     @functools.cached_property
     def verdict(self) -> Verdict:

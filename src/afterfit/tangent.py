@@ -16,7 +16,9 @@ from afterfit.derivatives import Linearisation
 from afterfit.inputs import Entries, measure
 from afterfit.problem import Problem
 
-__all__ = ["Linearisation", "curvature", "kernel", "linearise", "of_weights", "outputs", "residual", "targets"]
+__all__ = ["Linearisation", "curvature", "gram", "kernel", "linearise", "of_weights", "outputs", "residual", "targets"]
+
+_TOGETHER = 2**26  # numbers of a Jacobian that are held at once: half a gigabyte
 
 
 def outputs(problem: Problem, params: PyTree[Array]) -> Float[Array, "n ..."]:
@@ -68,10 +70,21 @@ def kernel(problem: Problem, params: PyTree[Array]) -> Float[Array, "m m"]:
         weights = model.weight_kernel(params)
         if weights is not None:
             return (inputs * weights) @ inputs.T
-    at = linearise(problem, params)
+    return gram(linearise(problem, params))
+
+
+def gram(at: Linearisation) -> Float[Array, "m m"]:
+    """JJᵀ of any function, in memory bounded by its result and `_TOGETHER` numbers."""
     shape, m = at.value.shape, at.value.size
-    rows = jax.vmap(at.pull_back)(jnp.eye(m, dtype=at.value.dtype).reshape(m, *shape))
-    flat = [leaf.reshape(m, -1) for leaf in jax.tree.leaves(rows)]
+    units = jnp.eye(m, dtype=at.value.dtype).reshape(m, *shape)
+    rows = jax.eval_shape(at.pull_back, at.value)
+    p = sum(leaf.size for leaf in jax.tree.leaves(rows))
+    if m * p > _TOGETHER:  # J itself would be too large: K column by column, some together
+        columns = jax.lax.map(
+            lambda r: at.push_forward(at.pull_back(r)), units, batch_size=max(1, _TOGETHER // (8 * p))
+        )
+        return columns.reshape(m, m)
+    flat = [leaf.reshape(m, -1) for leaf in jax.tree.leaves(jax.vmap(at.pull_back)(units))]
     return sum((leaf @ leaf.T for leaf in flat), start=jnp.zeros((m, m), flat[0].dtype))
 
 

@@ -129,6 +129,7 @@ def run_experiment(experiment: Experiment, *, progress: bool | Callable[[float],
         method=method,
         work=work,
         seconds=time.monotonic() - started,
+        experiment=experiment,
     )
 
 

@@ -1,5 +1,29 @@
 """What theory says of a run: where it must end, when it must turn, and whether the theorem applies."""
 
-from afterfit.theory.programs import min_l1, min_l2, min_nuclear, min_q, nuclear_penalised
+from afterfit.theory.programs import (
+    NotSeparableError,
+    lasso,
+    max_l1_margin,
+    max_l2_margin,
+    max_margin,
+    min_l1,
+    min_l2,
+    min_lp,
+    min_nuclear,
+    nuclear_penalised,
+    ridge,
+)
 
-__all__ = ["min_l1", "min_l2", "min_nuclear", "min_q", "nuclear_penalised"]
+__all__ = [
+    "NotSeparableError",
+    "lasso",
+    "max_l1_margin",
+    "max_l2_margin",
+    "max_margin",
+    "min_l1",
+    "min_l2",
+    "min_lp",
+    "min_nuclear",
+    "nuclear_penalised",
+    "ridge",
+]

@@ -1,0 +1,127 @@
+"""A run's own problem, posed again: what it was fitted to, where it started and where it ended."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, PyTree
+
+from afterfit import tangent
+from afterfit.experiment import Experiment
+from afterfit.inputs import Entries, OneHot
+from afterfit.losses import Squared
+from afterfit.models import Linear, LinearModel, Model
+from afterfit.problem import Problem, norm
+from afterfit.run import Run
+from afterfit.spec import SpecError
+from afterfit.tasks import Task
+from afterfit.train import prepare
+
+__all__ = ["Instance", "instance_of", "posed"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Instance:
+    """A problem with the parameters that a run starts from, and, once it was run, those that it ended at.
+
+    Everything numerical on it is to be done inside `jax.enable_x64(True)`.
+    """
+
+    experiment: Experiment
+    problem: Problem
+    initial: PyTree[Array]
+    final: PyTree[Array] | None = None
+
+    @property
+    def task(self) -> Task:
+        return self.experiment.task
+
+    @property
+    def model(self) -> Model:
+        return self.problem.model
+
+    @property
+    def regression(self) -> bool:
+        """Whether the loss is a squared one, which can be brought to 0; the others are margin losses."""
+        return isinstance(self.task.loss, Squared)
+
+    @property
+    def decay(self) -> float:
+        """The strength of an L2 penalty, 0 for any other."""
+        return float(self.experiment.penalty.strength) if type(self.experiment.penalty).__name__ == "L2" else 0.0
+
+    @property
+    def step_size(self) -> float | None:
+        """The step of a discrete dynamics, None for a flow."""
+        return getattr(self.experiment.dynamics, "lr", None)
+
+    @functools.cached_property
+    def initial_norm(self) -> float:
+        """α, the Euclidean norm of the initial parameters, as in the code of Lyu et al. 2023."""
+        return float(norm(self.initial))
+
+    @functools.cached_property
+    def design(self) -> np.ndarray:
+        """X of a model that is linear in its input: one row (or matrix) an example, outputs = ⟨X, weights⟩."""
+        inputs = self.problem.data.inputs
+        if isinstance(inputs, Entries):
+            rows, columns = np.nonzero(np.asarray(inputs.mask))
+            X = np.zeros((len(rows), *inputs.mask.shape))
+            X[np.arange(len(rows)), rows, columns] = 1.0
+            return X
+        return np.asarray(inputs.dense() if isinstance(inputs, OneHot) else inputs)
+
+    @functools.cached_property
+    def targets(self) -> np.ndarray:
+        """y, one number an example (of a matrix, its observed entries)."""
+        return np.asarray(tangent.targets(self.problem))
+
+    @property
+    def half_factor(self) -> float:
+        """c of a squared loss c·½Σ(output − target)²: penalties are divided by it to have ½‖Xw − y‖² in front."""
+        return 2 * float(self.task.loss(jnp.ones(1), jnp.zeros(1), self.problem.data.n))
+
+    def weights(self, params: PyTree[Array]) -> np.ndarray | None:
+        """The linear predictor, None for a model that is not linear in its input."""
+        return np.asarray(self.model.weights(params)) if isinstance(self.model, LinearModel) else None
+
+    def score_weights(self, weights: np.ndarray) -> tuple[float, float]:
+        """Training and test metric of a linear predictor."""
+        return self.score(Linear(), {"weights": jnp.asarray(weights)})
+
+    def score(self, model: Model, params: PyTree[Array]) -> tuple[float, float]:
+        """Training and test metric of any model."""
+        metrics = self.task.metrics(model, params, self.problem.data)
+        return tuple(float(metrics[f"{side}_{self.task.metric}"]) for side in ("train", "test"))
+
+
+def posed(experiment: Experiment | Mapping[str, Any]) -> Instance:
+    """The instance of an experiment that need not have been run."""
+    if not isinstance(experiment, Experiment):
+        experiment = Experiment.from_dict(experiment)
+    with jax.enable_x64(True):
+        problem, params = prepare(experiment)
+        params = jax.tree.map(lambda leaf: leaf.astype(jnp.float64), params)
+    return Instance(experiment, problem, params)
+
+
+def instance_of(run: Run) -> Instance:
+    """The instance of a run, with the parameters that it ended at."""
+    experiment = run.experiment
+    if experiment is None:
+        try:
+            experiment = Experiment.from_dict(run.spec)
+        except SpecError as error:
+            raise SpecError(
+                f"theory needs the run's own problem, which its files do not hold ({error}) Use the run that train() "
+                "returned instead of the loaded one."
+            ) from None
+    with jax.enable_x64(True):
+        final = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), run.params)
+    return dataclasses.replace(posed(experiment), final=final)
