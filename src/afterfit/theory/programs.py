@@ -10,9 +10,8 @@ import warnings
 
 import numpy as np
 from jaxtyping import Float
-from numpy.typing import ArrayLike
 
-__all__ = ["min_l1", "min_l2", "min_nuclear", "min_q", "nuclear_penalised"]
+__all__ = ["min_l1", "min_l2", "min_nuclear", "nuclear_penalised"]
 
 
 def min_l2(X: Float[np.ndarray, "n d"], y: Float[np.ndarray, " n"]) -> Float[np.ndarray, " d"]:
@@ -28,38 +27,6 @@ def min_l1(X: Float[np.ndarray, "n d"], y: Float[np.ndarray, " n"]) -> Float[np.
     solution = linprog(np.ones(2 * d), A_eq=np.concatenate([X, -X], axis=1), b_eq=y, method="highs")
     _solved(solution.success, solution.message)
     return solution.x[:d] - solution.x[d:]
-
-
-def min_q(
-    X: Float[np.ndarray, "n d"], y: Float[np.ndarray, " n"], alpha: float, shape: ArrayLike = 1.0
-) -> Float[np.ndarray, " d"]:
-    """argmin Q_{α,w₀}(β) subject to Xβ = y, w₀ = `shape` (Woodworth et al. 2020, Thm 1).
-
-    Q_{α,w₀}(β) = Σ cᵢ q(βᵢ/cᵢ) with cᵢ = α²w₀ᵢ² and q′(z) = arcsinh(z/2). The conjugate of q is
-    2cosh(s) − 2, so the dual program is min over ν of Σ cᵢ(2cosh((Xᵀν)ᵢ) − 2) − ⟨y, ν⟩: smooth, strictly convex
-    and in n variables, which SciPy's trust-region Newton method solves; then β = 2c·sinh(Xᵀν).
-    """
-    from scipy.optimize import minimize
-
-    c = alpha**2 * np.broadcast_to(np.asarray(shape, dtype=float), X.shape[1:]) ** 2
-    scale = np.linalg.norm(y)
-
-    def dual(nu: np.ndarray) -> tuple[float, np.ndarray]:
-        s = X.T @ nu
-        # 2cosh(s) − 2 = 4sinh²(s/2), without cancellation where s is small (large α)
-        return float((np.sum(4 * c * np.sinh(s / 2) ** 2) - y @ nu) / scale), (X @ (2 * c * np.sinh(s)) - y) / scale
-
-    def hessian(nu: np.ndarray) -> np.ndarray:
-        return (X * (2 * c * np.cosh(X.T @ nu))) @ X.T / scale
-
-    # Start from the solution with q(z) = z²/4, exact for α → ∞, pulled in so that sinh does not overflow.
-    start = np.linalg.solve((X * (2 * c)) @ X.T, y)
-    start *= min(1.0, 5.0 / np.max(np.abs(X.T @ start)))
-    solution = minimize(
-        dual, start, jac=True, hess=hessian, method="trust-exact", options={"gtol": 1e-11, "maxiter": 2000}
-    )
-    _solved(float(np.max(np.abs(solution.jac))) < 1e-7, solution.message)
-    return 2 * c * np.sinh(X.T @ solution.x)
 
 
 def min_nuclear(mask: Float[np.ndarray, "m n"], M: Float[np.ndarray, "m n"]) -> Float[np.ndarray, "m n"]:
