@@ -196,10 +196,8 @@ class _Link(Protocol):
     """φ by the inverse of its derivative: z = φ′⁻¹(s).
 
     Along the dual program s is known by a coordinate θ that keeps its relative precision wherever s does not, and
-    changes of s are counted in units of `unit`, which is how fine s must be told where c is small.
+    changes of s are counted in units of how finely it must be told where c is small.
     """
-
-    slope: float  # dz/ds at 0: φ(z) = z²/(2·slope) for small z
 
     def log_mean(self, log_z: np.ndarray) -> np.ndarray:
         """log(φ(z)/z), z > 0."""
@@ -232,8 +230,6 @@ class _Link(Protocol):
 
 class _Exponential:
     """q: s = arcsinh(z/2), z = 2sinh(s); θ = s, in units of 1."""
-
-    slope = 2.0
 
     def log_mean(self, log_z: np.ndarray) -> np.ndarray:
         z = np.exp(np.clip(log_z, -20, 300))
@@ -272,10 +268,6 @@ class _Power:
 
     power: float
 
-    @property
-    def slope(self) -> float:
-        return 2 * self.power
-
     def log_mean(self, log_z: np.ndarray) -> np.ndarray:
         # φ(z)/z = s − φ*(s)/z, of which the last is at most half the first. The numerator of
         # φ*(s) = ((1 − s)^{1−p} + (1 + s)^{1−p} − 2)/(p − 1) is 2cosh(kθ)·cosh(θ)^k − 2, k = p − 1.
@@ -285,7 +277,7 @@ class _Power:
         small = 2 * np.expm1(k * _log_cosh(near)) * np.cosh(k * near) + 4 * np.sinh(k * near / 2) ** 2
         large = np.exp(k * _log_cosh(theta) + _log_2cosh(k * theta) - seen) - 2 * np.exp(-seen)
         conjugate = np.where(theta < 1 / k, small * np.exp(-seen), large) / k
-        return np.where(log_z < -20, log_z - np.log(2 * self.slope), np.log(np.tanh(theta) - conjugate))
+        return np.where(log_z < -20, log_z - np.log(4 * self.power), np.log(np.tanh(theta) - conjugate))
 
     def derivative(self, log_z: np.ndarray) -> np.ndarray:
         return np.tanh(self._theta(log_z))
@@ -362,10 +354,13 @@ class _Dual(Protocol):
     """The dual program at log c: min over ν of Σ cφ*((Vᵀν)ᵢ) − ⟨v, ν⟩, whose gradient is Vβ − v. All of it at a
     `state`, which stands for s = Vᵀν."""
 
-    target: np.ndarray  # v
+    @property
+    def target(self) -> np.ndarray:
+        """v."""
+        ...
 
     def start(self, log_c: float) -> Any:
-        """The state for φ(z) = z²/(2·slope), as it is for c → ∞."""
+        """The state if φ were quadratic, as it is for c → ∞."""
         ...
 
     def solution(self, state: Any, log_c: float) -> np.ndarray:
@@ -426,6 +421,9 @@ class _Coordinates:
         return float(np.linalg.norm(s - self.rows.T @ (self.rows @ s)) / np.linalg.norm(s))
 
 
+_Eigen = tuple[np.ndarray, np.ndarray, np.ndarray]
+
+
 @dataclasses.dataclass(frozen=True)
 class _Spectrum:
     """The dual of Q of a spectrum: M = 2c·sinh(A), A = Σ νₙVₙ. A state is ν with A's eigenvalues and eigenvectors."""
@@ -433,17 +431,17 @@ class _Spectrum:
     matrices: np.ndarray
     target: np.ndarray
 
-    def start(self, log_c: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def start(self, log_c: float) -> _Eigen:
         return self._at(self.target * np.exp(-log_c) / 2)  # M = 2cA, and the matrices are orthonormal
 
-    def solution(self, state: tuple[np.ndarray, np.ndarray, np.ndarray], log_c: float) -> np.ndarray:
+    def solution(self, state: _Eigen, log_c: float) -> np.ndarray:
         _, eigenvalues, E = state
         return (E * _Exponential().weights(eigenvalues, np.asarray(log_c))) @ E.T
 
-    def fitted(self, state: tuple[np.ndarray, np.ndarray, np.ndarray], log_c: float) -> np.ndarray:
+    def fitted(self, state: _Eigen, log_c: float) -> np.ndarray:
         return np.tensordot(self.matrices, self.solution(state, log_c), axes=2)
 
-    def curvature(self, state: tuple[np.ndarray, np.ndarray, np.ndarray], log_c: float) -> np.ndarray:
+    def curvature(self, state: _Eigen, log_c: float) -> np.ndarray:
         # In the eigenbasis, d(2c·sinh(A))ᵢⱼ is dAᵢⱼ times the divided difference of 2c·sinh at two eigenvalues a, b:
         # 2c(sinh(a) − sinh(b))/(a − b) = 2c·cosh((a + b)/2)·sinh((a − b)/2)/((a − b)/2).
         _, eigenvalues, E = state
@@ -455,19 +453,18 @@ class _Spectrum:
         rotated = (E.T @ self.matrices @ E).reshape(len(self.matrices), -1)
         return (rotated * rates.ravel()) @ rotated.T
 
-    def moved(
-        self, state: tuple[np.ndarray, np.ndarray, np.ndarray], change: np.ndarray, log_c: float
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+    def moved(self, state: _Eigen, change: np.ndarray, log_c: float) -> _Eigen | None:
         return self._at(state[0] + change)
 
     def share(self, log_c: float, log_next: float) -> float | None:
         return _Exponential().share(log_c, log_next)
 
-    def infeasible(self, state: tuple[np.ndarray, np.ndarray, np.ndarray]) -> float:
+    def infeasible(self, state: _Eigen) -> float:
         return 0.0  # A is made of ν
 
-    def _at(self, nu: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        return nu, *np.linalg.eigh(np.tensordot(nu, self.matrices, axes=1))
+    def _at(self, nu: np.ndarray) -> _Eigen:
+        eigenvalues, E = np.linalg.eigh(np.tensordot(nu, self.matrices, axes=1))
+        return nu, eigenvalues, E
 
 
 _NO_LONGER_SEEN = 230.0  # above c = 10¹⁰⁰ the minimiser is that of the L2 norm to 10⁻²⁰⁰
