@@ -1,5 +1,6 @@
 """What theory says of a run: where it must end, when it must turn, and whether the theorem applies."""
 
+from afterfit.theory.potentials import Q, QDepth, R, SpectralQ
 from afterfit.theory.programs import (
     NotSeparableError,
     lasso,
@@ -16,6 +17,10 @@ from afterfit.theory.programs import (
 
 __all__ = [
     "NotSeparableError",
+    "Q",
+    "QDepth",
+    "R",
+    "SpectralQ",
     "lasso",
     "max_l1_margin",
     "max_l2_margin",

@@ -133,12 +133,8 @@ def minimiser(run: Run, uniform: bool = False) -> np.ndarray:
     """argmin Q for the data, scale and shape of a run (or for its scale and w₀ = 1)."""
     data = Experiment.from_dict(run.spec).draw()
     shape = run.spec["init"]["shape"]
-    return theory.min_q(
-        data.inputs,
-        data.targets,
-        run.spec["init"]["scale"],
-        1.0 if uniform or shape is None else np.asarray(shape),
-    )
+    potential = theory.Q(run.spec["init"]["scale"], 1.0 if uniform or shape is None else shape)
+    return potential.minimise(data.inputs, data.targets)
 
 
 def relative_distance(run: Run, limit: np.ndarray) -> float:
