@@ -13,6 +13,7 @@ from afterfit.theory.programs import (
     min_nuclear,
     nuclear_penalised,
     ridge,
+    single_entries,
 )
 
 __all__ = [
@@ -31,4 +32,5 @@ __all__ = [
     "min_nuclear",
     "nuclear_penalised",
     "ridge",
+    "single_entries",
 ]

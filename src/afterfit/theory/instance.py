@@ -21,6 +21,7 @@ from afterfit.problem import Problem, norm
 from afterfit.run import Run
 from afterfit.spec import SpecError
 from afterfit.tasks import Task
+from afterfit.theory.programs import single_entries
 from afterfit.train import prepare
 
 __all__ = ["Instance", "instance_of", "posed"]
@@ -71,10 +72,7 @@ class Instance:
         """X of a model that is linear in its input: one row (or matrix) an example, outputs = ⟨X, weights⟩."""
         inputs = self.problem.data.inputs
         if isinstance(inputs, Entries):
-            rows, columns = np.nonzero(np.asarray(inputs.mask))
-            X = np.zeros((len(rows), *inputs.mask.shape))
-            X[np.arange(len(rows)), rows, columns] = 1.0
-            return X
+            return single_entries(np.asarray(inputs.mask))
         return np.asarray(inputs.dense() if isinstance(inputs, OneHot) else inputs)
 
     @functools.cached_property

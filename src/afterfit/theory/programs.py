@@ -27,6 +27,7 @@ __all__ = [
     "min_nuclear",
     "nuclear_penalised",
     "ridge",
+    "single_entries",
 ]
 
 _ALL_AT_ONCE = 2_000  # columns of a linear program that are given to the solver together
@@ -225,6 +226,14 @@ def _feasible_step(
 
 
 # ---------------------------------------------------------------------------------------------------- matrices
+
+
+def single_entries(mask: Float[np.ndarray, "rows columns"]) -> Float[np.ndarray, "n rows columns"]:
+    """The measurements that read the entries of a matrix where `mask` is not 0, row by row."""
+    rows, columns = np.nonzero(mask)
+    X = np.zeros((len(rows), *np.shape(mask)))
+    X[np.arange(len(rows)), rows, columns] = 1.0
+    return X
 
 
 def min_nuclear(

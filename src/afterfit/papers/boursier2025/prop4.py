@@ -241,10 +241,8 @@ def _distance_curve(run: Run) -> tuple[np.ndarray, np.ndarray]:
     data = Experiment.from_dict(run.spec).draw()
     curves = run.curves.isel(time=slice(1, None))
     if run.spec["model"]["kind"] == "MatrixFactorisation":
-        name, best = (
-            "singular_values",
-            np.linalg.svd(theory.min_nuclear(data.inputs.mask, data.truth), compute_uv=False),
-        )
+        X, y = theory.single_entries(data.inputs.mask), data.truth[data.inputs.mask > 0]
+        name, best = "singular_values", np.linalg.svd(theory.min_nuclear(X, y), compute_uv=False)
     else:
         name, best = "weights", theory.min_l1(data.inputs, data.targets)
     return curves["time"].values, np.linalg.norm(curves[name].values - best, axis=1) / np.linalg.norm(best)
