@@ -155,7 +155,7 @@ class DecayingPotential(Route):
 class DecayingMargin(Route):
     """A diagonal net of depth 2 with a margin loss: the loss and Q_{αe^{−λt}} in balance.
 
-    With w = 2a²·sinh(Xᵀν), a = αe^{−λt}, the flow is ν′ = −4g, g the derivative of the loss with respect to the outputs.
+    With w = 2a²·sinh(Xᵀν), a = αe^{−λt}, the flow is ν′ = −4g, g the derivative of the loss in the outputs.
     In slow motion ν′ = λρν, ρ the rate −d log Σν/d log a: 2 in the kernel regime, falling to 0 in the rich one. So w(t)
     is argmin L(w) + (λρ/4)·Q_a(w): from a ridge (kernel, Thm 3.4) to λ/2·‖w‖₁ (rich, Thm 3.5).
     """
