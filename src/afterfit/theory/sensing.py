@@ -423,7 +423,7 @@ def _share(rows: np.ndarray, support: Sequence[int], signs: np.ndarray) -> tuple
 
 def _odds(share: float) -> float:
     """ρ = θ/(1 − θ); a share within the solver's tolerance of 1 is 1."""
-    return math.inf if share >= 1 - 1e-9 else max(share, 0.0) / (1 - share)
+    return math.inf if share >= 1 - 1e-9 else max(0.0, share) / (1 - share)
 
 
 def _climb(rows: np.ndarray, u: np.ndarray, size: int, support: Sequence[int] | None) -> float:
