@@ -11,6 +11,16 @@ DO_NOT_HOLD = {
     # At the lasso solution Xᵀ(y − Xa) = β·sign(a) on the support, which bounds ‖Xa − y‖₂ from below by
     # β√s/σ_max(X_S), some 20 times 10⁻⁶ for the paper's β and step size.
     ("notsawo2025/fig3", "‖Xa − y*‖₂ decreases to 10⁻⁶"),
+    # An orthonormal basis has coherence 0. The numbers are those of the 2n columns of (I Φ).
+    ("notsawo2025/tools", "Example G.1: the Fourier basis has μ₁(Φ, s) = sμ(Φ) = s/√n"),
+    # ΨᵀΨ has the block ΦᵀΦ, which is diagonal only if the columns of Φ are orthogonal already.
+    ("notsawo2025/tools", "App. G.1.1: independent columns Φ can be taken orthonormal, with as sparse an a*"),
+    # μ does not see the scale of M, which C₁ sets; the proof bounds max|MΦ| without the norms of M's rows.
+    ("notsawo2025/tools", "Thm G.4 with any C₁ > 0"),
+    # a and a* are exchanged: it is the minimiser a that has ‖a‖₁ ≤ ‖a*‖₁, and σ_s(a*) that bounds the error.
+    ("notsawo2025/tools", "after Thm C.36: basis pursuit errs by at most 2(1 + ρ)/(1 − ρ)·σ_s(a), a its solution"),
+    # With fewer measurements than unknowns ρ₂ = 1; with ρ₂ over the row space, a(t) leaves the ball on its way to a*.
+    ("notsawo2025/tools", "Thm 3.1: ‖a(t) − â‖₂ ≤ 2αβ√n/(1 − ρ₂) from t₁ on"),
     # The formula is that of ½‖Xw − y‖²: the gradient of ‖Xw − y‖² has 2σᵢ² where (23) has σᵢ².
     ("boursier2025/linear", "gradient flow on ‖Xw − y‖², the F that is printed, follows (23)–(24)"),
     # Printed with the residual squared, which the gradient of a squared loss does not have.

@@ -26,6 +26,7 @@ ENTRIES: dict[str, Entry] = {
         woodworth2020.AppC(),
         woodworth2020.Thm9(),
         notsawo2025.Fig3(),
+        notsawo2025.Tools(),
         boursier2025.Prop1(),
         boursier2025.Prop2(),
         boursier2025.Prop4(),
