@@ -25,6 +25,7 @@ ENTRIES: dict[str, Entry] = {
         woodworth2020.Thm1(),
         woodworth2020.AppC(),
         woodworth2020.Thm9(),
+        notsawo2025.Thm21(),
         notsawo2025.Fig3(),
         boursier2025.Prop1(),
         boursier2025.Prop2(),
