@@ -30,6 +30,7 @@ ENTRIES: dict[str, Entry] = {
         boursier2025.Prop1(),
         boursier2025.Prop2(),
         boursier2025.Prop4(),
+        boursier2025.Prop5(),
         boursier2025.Linear(),
         boursier2025.Fig2(),
     )
