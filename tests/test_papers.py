@@ -21,6 +21,12 @@ DO_NOT_HOLD = {
     ("notsawo2025/tools", "after Thm C.36: basis pursuit errs by at most 2(1 + ρ)/(1 − ρ)·σ_s(a), a its solution"),
     # With fewer measurements than unknowns ρ₂ = 1; with ρ₂ over the row space, a(t) leaves the ball on its way to a*.
     ("notsawo2025/tools", "Thm 3.1: ‖a(t) − â‖₂ ≤ 2αβ√n/(1 − ρ₂) from t₁ on"),
+    # What is proved is an upper bound of f − f*, which is met in 0.2 to 0.4 of Δt.
+    ("notsawo2025/thm2.1", "f − f* ≤ ½(η + C'αβ)β only if t₂ > t₁ + Δt(η, t₁)"),
+    # The matrix of ones has the eigenvalue p: the factor is p, not √p. The step sizes allow for p already.
+    ("notsawo2025/thm2.1", "∇²g has no eigenvalue above √p·max|∂²g| (proof of Thm C.16)"),
+    # ∇g = 0 on Θ_g, so that a point of both sets has 0 ∈ ∂h: for a norm, it is 0.
+    ("notsawo2025/thm2.1", "Θ_f ∩ Θ_g ≠ ∅ (Assumption C.5)"),
     # The formula is that of ½‖Xw − y‖²: the gradient of ‖Xw − y‖² has 2σᵢ² where (23) has σᵢ².
     ("boursier2025/linear", "gradient flow on ‖Xw − y‖², the F that is printed, follows (23)–(24)"),
     # Printed with the residual squared, which the gradient of a squared loss does not have.
@@ -65,6 +71,13 @@ def test_paper_scale_is_the_ledger_s_setting():
     notsawo = spec("notsawo2025/fig3")
     assert (notsawo["task"]["n"], notsawo["task"]["sparsity"], notsawo["task"]["N"]) == (100, 5, 30)
     assert (notsawo["dynamics"]["lr"], notsawo["penalty"]["strength"], notsawo["init"]["scale"]) == (0.1, 1e-5, 1e-6)
+    theorem = spec("notsawo2025/thm2.1")
+    assert [theorem[noun]["kind"] for noun in ("task", "model", "penalty", "dynamics")] == [
+        "SparseRecovery",
+        "Linear",
+        "L1",
+        "GradientDescent",
+    ]
     lyu = spec("lyu2023/fig3")
     assert (lyu["task"]["rows"], lyu["task"]["observed"], lyu["init"]["scale"]) == (97, 0.05, 10.0)
     assert (lyu["dynamics"]["lr"], lyu["penalty"]["strength"]) == (0.1, 1e-4)
@@ -80,6 +93,7 @@ def test_paper_scale_is_the_ledger_s_setting():
         ("boursier2025/prop1", "DiagonalNet"),
         ("boursier2025/prop4", "MatrixFactorisation"),
         ("boursier2025/prop2", "DiagonalNet"),
+        ("boursier2025/prop5", "DiagonalNet"),
         ("woodworth2020/appC", "DiagonalProduct"),
         ("woodworth2020/thm9", "MatrixFactorisation"),
     ):

@@ -25,11 +25,13 @@ ENTRIES: dict[str, Entry] = {
         woodworth2020.Thm1(),
         woodworth2020.AppC(),
         woodworth2020.Thm9(),
+        notsawo2025.Thm21(),
         notsawo2025.Fig3(),
         notsawo2025.Tools(),
         boursier2025.Prop1(),
         boursier2025.Prop2(),
         boursier2025.Prop4(),
+        boursier2025.Prop5(),
         boursier2025.Linear(),
         boursier2025.Fig2(),
     )

@@ -1,6 +1,7 @@
 """Notsawo et al. 2025: grokking beyond the Euclidean norm."""
 
 from afterfit.papers.notsawo2025.fig3 import Fig3
+from afterfit.papers.notsawo2025.thm21 import Thm21
 from afterfit.papers.notsawo2025.tools import Tools
 
-__all__ = ["Fig3", "Tools"]
+__all__ = ["Fig3", "Thm21", "Tools"]
