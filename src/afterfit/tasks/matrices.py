@@ -73,7 +73,7 @@ class _MatrixTask(Task):
             return u, u
         U, V = rng.standard_normal((m, r)), rng.standard_normal((n, r))
         if self.truth == "orthogonal":
-            U, V = np.linalg.qr(U)[0] / np.sqrt(np.sqrt(r)), np.linalg.qr(V)[0] / np.sqrt(np.sqrt(r))
+            U, V = (_orthonormal(factor) / np.sqrt(np.sqrt(r)) for factor in (U, V))
         return (U, U) if self.symmetric else (U, V)
 
     def test_metrics(self, model: Model, params: PyTree[Array], data: Data) -> dict[str, Array]:
@@ -192,6 +192,12 @@ class MatrixSensing(_MatrixTask):
         if self.measurements == "gaussian" and not self.symmetric:
             return jnp.mean((weights - data.truth) ** 2)
         return None
+
+
+def _orthonormal(G: np.ndarray) -> np.ndarray:
+    """Orthonormal columns, uniform among all such families if G is Gaussian: signs are those of G, not LAPACK's."""
+    Q, R = np.linalg.qr(G)
+    return Q * np.sign(np.diag(R))
 
 
 def leverage_scores(M: np.ndarray, rank: int) -> tuple[np.ndarray, np.ndarray]:
