@@ -492,8 +492,14 @@ def _follow(dual: _Dual, log_c: float) -> np.ndarray:
             else:
                 state = None
         state = None if state is None else _newton(dual, state, at, 0.0)
-        if state is None or dual.infeasible(state) > 1e-7:
+        if state is None:
             raise RuntimeError(f"the minimiser was not found: Newton's method stopped at log c = {at:.4g}.")
+        residual = float(np.linalg.norm(dual.target - dual.fitted(state, at)))
+        if not max(residual, dual.infeasible(state)) <= 1e-7:
+            raise RuntimeError(
+                f"the minimiser was not found: it has ‖Xβ − y‖ of {residual:.1g} and a gradient "
+                f"{dual.infeasible(state):.1g} away from the rows of X, relative to their sizes."
+            )
         return dual.solution(state, at)
 
 

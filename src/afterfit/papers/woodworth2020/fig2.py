@@ -152,7 +152,7 @@ class Fig2(Entry):
             "the limiting behaviour of the two matches",
             f"distance of argmin R_α from min-L1 at α=1e-8: {gaps[1e-8][0]:.1g} (argmin Q_α: {gaps[1e-8][1]:.1g}); "
             f"from min-L2 at α=1e4: {gaps[1e4][0]:.1g} ({gaps[1e4][1]:.1g})",
-            gaps[1e-8][0] <= 1e-4 and gaps[1e4][0] <= 1e-4,
+            bool(gaps[1e-8][0] <= 1e-4 and gaps[1e4][0] <= 1e-4),
         )
         slope = np.log(_gap_r(1e-4) / _gap_r(1e-8)) / np.log(1e4)
         logs = _gap_q(1e-8) / _gap_q(1e-4)
@@ -173,7 +173,7 @@ class Fig2(Entry):
             "Q_α ≠ R_α, and the limit is argmin Q_α by Thm 1",
             "relative distance from argmin Q_α and from argmin R_α: "
             + ", ".join(f"{to_q:.1g} and {to_r:.2g} ({name})" for name, (to_q, to_r) in apart.items()),
-            all(to_q <= 1e-3 for to_q, _ in apart.values()) and max(to_r for _, to_r in apart.values()) >= 0.05,
+            bool(max(to_q for to_q, _ in apart.values()) <= 1e-3 and max(to_r for _, to_r in apart.values()) >= 0.05),
         )
 
 

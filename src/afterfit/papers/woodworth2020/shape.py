@@ -68,12 +68,12 @@ class Shape(Entry):
         }
         X, y = _data(next(iter(runs.values())))
         least = theory.min_l1(X, y)
-        alphas = np.geomspace(1e-8, 1e2, 50)
         for name, style in styles.items():
             group = [run for key, run in runs.items() if key.startswith(name)]
             line, mark = {k: style[k] for k in ("color", "ls")}, {"color": style["color"], "marker": style["marker"]}
             shape, weighted = _shape(group[0]), _weighted_l2(group[0])
-            for ax, end in ((left, least), (middle, weighted)):
+            for ax, end, smallest in ((left, least, 1e-60), (middle, weighted, 1e-8)):
+                alphas = np.geomspace(smallest, 1e2, 40)
                 ends = [theory.Q(alpha, shape).minimise(X, y) for alpha in alphas]
                 ax.plot(alphas, [_apart(beta, end) for beta in ends], **line, lw=1.4, label=rf"$w_0$ {name}")
                 ax.plot(
@@ -81,12 +81,12 @@ class Shape(Entry):
                 )
             curves = group[0].curves.isel(time=slice(1, None))
             right.plot(curves["time"], [_apart(beta, least) for beta in curves["weights"].values], **line, lw=1.4)
-        left.set(ylabel=r"relative distance of $\beta$ from the least $L_1$ norm")
-        middle.set(ylabel=r"relative distance of $\beta$ from the weighted least $L_2$ norm")
+        left.set(ylabel=r"distance of $\beta$ from the least $L_1$ norm")
+        middle.set(ylabel=r"distance of $\beta$ from the weighted least $L_2$ norm")
         for ax in (left, middle):
             ax.set(xscale="log", yscale="log", ylim=(1e-8, 5), xlabel=r"scale $\alpha$ of the start")
-            ax.set_title("lines: argmin Q, marks: gradient flow", pad=18, fontsize="medium")
-        right.set(yscale="log", ylabel=r"relative distance of $\beta(t)$ from the least $L_1$ norm")
+            ax.set_title("relative; lines: argmin Q, marks: gradient flow", pad=18, fontsize="medium")
+        right.set(yscale="log", ylabel=r"distance of $\beta(t)$ from the least $L_1$ norm")
         log_time_axes(right)
         headline = next(iter(runs.values()))
         mark_phases(right, headline.verdict)

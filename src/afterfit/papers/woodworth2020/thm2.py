@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -24,11 +25,11 @@ class Thm2(Entry):
     where = "Thm 2, Lemma 6, App. E"
     about = (
         "Gradient flow on w₊² − w₋² from w₊ = w₋ = α1 ends at argmin Q_α. Thm 2 says how small α must be for its L1 "
-        "norm to be at most 1 + ε times the least, and how large for its squared L2 norm to be. On a given problem the "
-        "least L1 norm may come sooner; for problems with nearly equal columns, and for Q_α itself (Lemma 6), exponentially "
-        "small α is needed. Both implications hold on every problem tried. Their proof does not give them as they are "
-        "printed: it uses Lemmas 5 and 7 for norms up to (1 + 2ε) times the least, where the theorem has 1 + ε, and "
-        "(46) uses Lemma 5 for a β whose norm is only known to be at least the least."
+        "norm to be at most 1 + ε times the least, and how large for its squared L2 norm to be. On a given problem "
+        "the least L1 norm may come sooner; for problems with nearly equal columns, and for Q_α itself (Lemma 6), "
+        "exponentially small α is needed. Both implications hold on every problem tried. Their proof does not give "
+        "them as they are printed: it uses Lemmas 5 and 7 for norms up to (1 + 2ε) times the least, where the theorem "
+        "has 1 + ε, and (46) uses Lemma 5 for a β whose norm is only known to be at least the least."
     )
     claims = (
         "α at most the first threshold: ‖β‖₁ ≤ (1 + ε) times the least",
@@ -245,7 +246,9 @@ def hardest(log: float) -> tuple[float, float]:
         X = np.array([[1.0, -np.expm1(log_delta)]])
         return np.abs(theory.Q(float(np.exp(-log))).minimise(X, np.ones(1))).sum() - 1
 
-    found = minimize_scalar(lambda x: -excess(x), bounds=(-np.log(20 * log), -0.1), method="bounded")
+    found: Any = minimize_scalar(
+        lambda x: -excess(x), bounds=(-np.log(20 * log), -0.1), method="bounded", options={"xatol": 1e-4}
+    )
     return float(-found.fun), float(np.exp(found.x))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -87,9 +88,9 @@ class Thm4(Entry):
         curves = headline.curves.isel(time=slice(1, None))
         lines = right.plot(curves["time"], curves["singular_values"], color="0.35", lw=1.4)
         lines[0].set_label(f"flow, k = {_width(headline)}")
-        for sigma in np.linalg.svd(minimiser(headline, 0.5), compute_uv=False):
-            level = right.axhline(sigma, color="#D55E00", ls="--", lw=1.0, zorder=1)
-        level.set_label(r"$\mathrm{argmin}\,Q_\mu$")
+        for i, sigma in enumerate(np.linalg.svd(minimiser(headline, 0.5), compute_uv=False)):
+            name = r"$\mathrm{argmin}\,Q_\mu$" if i == 0 else None
+            right.axhline(sigma, color="#D55E00", ls="--", lw=1.0, zorder=1, label=name)
         right.set(ylabel=r"singular values of $UV^\top$")
         log_time_axes(right)
         mark_phases(right, headline.verdict)
@@ -164,8 +165,11 @@ def best_factor(run: Run) -> float:
     """The μ²/(σ√k) whose minimiser is nearest to the diagonal of M."""
     from scipy.optimize import minimize_scalar
 
-    found = minimize_scalar(
-        lambda log: _distance(run, float(np.exp(log)), diagonal=True), bounds=(-4.0, 2.0), method="bounded"
+    found: Any = minimize_scalar(
+        lambda log: _distance(run, float(np.exp(log)), diagonal=True),
+        bounds=(-4.0, 2.0),
+        method="bounded",
+        options={"xatol": 1e-4},
     )
     return float(np.exp(found.x))
 
