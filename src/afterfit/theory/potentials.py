@@ -379,7 +379,9 @@ class _Dual(Protocol):
         """The state when ν has changed; None if s is no longer in its interval."""
         ...
 
-    def share(self, log_c: float, log_next: float) -> float | None: ...
+    def share(self, log_c: float, log_next: float) -> float | None:
+        """That of the link: ν changes by this many times H⁻¹v as c goes to its next value."""
+        ...
 
     def infeasible(self, state: Any) -> float:
         """How far s is from being Vᵀν, relative to its size."""
@@ -511,6 +513,8 @@ def _newton(dual: _Dual, state: Any, log_c: float, tolerance: float) -> Any | No
         before, left = left, float(np.linalg.norm(residual))
         if left <= tolerance or (before <= 1e-9 and left > before / 2):  # no nearer: that is rounding
             return state
+        if not np.isfinite(left):  # the state was foretold too far away
+            return None
         step = _solve(dual, state, log_c, residual)
         slope = residual @ step
         for halvings in range(20):
