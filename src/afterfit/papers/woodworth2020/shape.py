@@ -86,6 +86,7 @@ class Shape(Entry):
         for ax in (left, middle):
             ax.set(xscale="log", yscale="log", ylim=(1e-8, 5), xlabel=r"scale $\alpha$ of the start")
             ax.set_title("relative; lines: argmin Q, marks: gradient flow", pad=18, fontsize="medium")
+        left.set_xticks([1e-60, 1e-40, 1e-20, 1.0])
         right.set(yscale="log", ylabel=r"distance of $\beta(t)$ from the least $L_1$ norm")
         log_time_axes(right)
         headline = next(iter(runs.values()))
