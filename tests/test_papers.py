@@ -29,6 +29,21 @@ DO_NOT_HOLD = {
     ("notsawo2025/thm2.1", "Θ_f ∩ Θ_g ≠ ∅ (Assumption C.5)"),
     # The formula is that of ½‖Xw − y‖²: the gradient of ‖Xw − y‖² has 2σᵢ² where (23) has σᵢ².
     ("boursier2025/linear", "gradient flow on ‖Xw − y‖², the F that is printed, follows (23)–(24)"),
+    # Of p_z two roots are real; r is the smaller.
+    ("woodworth2020/fig2", "r(z) is the unique real root of p_z"),
+    # Printed without the α² that ‖w − α1‖² has.
+    ("woodworth2020/fig2", "R_{α,1}(β) = Σ r(βᵢ/α²)"),
+    # The printed asymptote lacks −|z| + 2. What is concluded from it holds.
+    ("woodworth2020/shape", "for large |z|, q(z) = |z|log|z| + O(1/|z|)"),
+    # The proof takes norms up to 1 + 2ε times the least, the thresholds 1 + ε. The theorem holds where it was tried.
+    (
+        "woodworth2020/thm2",
+        "α at most the first threshold is at most α₁(ε/(2 + ε), (1 + 2ε)‖β*‖₁, d), as the proof says",
+    ),
+    (
+        "woodworth2020/thm2",
+        "α at least the second threshold is at least α₂(ε/(2 + ε), (1 + 2ε)‖β*‖₂), as the proof says",
+    ),
     # Printed with the residual squared, which the gradient of a squared loss does not have.
     ("woodworth2020/appC", "d|u|/dt is (12)"),
     # The gradient of Σ(f − y)² with f = ⟨WWᵀ, X⟩ has 8 where (72) has 4. The bounds are loose enough to stay.
@@ -94,6 +109,10 @@ def test_paper_scale_is_the_ledger_s_setting():
         ("boursier2025/prop4", "MatrixFactorisation"),
         ("boursier2025/prop2", "DiagonalNet"),
         ("boursier2025/prop5", "DiagonalNet"),
+        ("woodworth2020/thm2", "DiagonalNet"),
+        ("woodworth2020/shape", "DiagonalNet"),
+        ("woodworth2020/fig2", "DiagonalNet"),
+        ("woodworth2020/thm4", "MatrixFactorisation"),
         ("woodworth2020/appC", "DiagonalProduct"),
         ("woodworth2020/thm9", "MatrixFactorisation"),
     ):

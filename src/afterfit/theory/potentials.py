@@ -379,7 +379,9 @@ class _Dual(Protocol):
         """The state when ν has changed; None if s is no longer in its interval."""
         ...
 
-    def share(self, log_c: float, log_next: float) -> float | None: ...
+    def share(self, log_c: float, log_next: float) -> float | None:
+        """That of the link: ν changes by this many times H⁻¹v as c goes to its next value."""
+        ...
 
     def infeasible(self, state: Any) -> float:
         """How far s is from being Vᵀν, relative to its size."""
@@ -492,8 +494,14 @@ def _follow(dual: _Dual, log_c: float) -> np.ndarray:
             else:
                 state = None
         state = None if state is None else _newton(dual, state, at, 0.0)
-        if state is None or dual.infeasible(state) > 1e-7:
+        if state is None:
             raise RuntimeError(f"the minimiser was not found: Newton's method stopped at log c = {at:.4g}.")
+        residual = float(np.linalg.norm(dual.target - dual.fitted(state, at)))
+        if not max(residual, dual.infeasible(state)) <= 1e-7:
+            raise RuntimeError(
+                f"the minimiser was not found: it has ‖Xβ − y‖ of {residual:.1g} and a gradient "
+                f"{dual.infeasible(state):.1g} away from the rows of X, relative to their sizes."
+            )
         return dual.solution(state, at)
 
 
@@ -505,6 +513,8 @@ def _newton(dual: _Dual, state: Any, log_c: float, tolerance: float) -> Any | No
         before, left = left, float(np.linalg.norm(residual))
         if left <= tolerance or (before <= 1e-9 and left > before / 2):  # no nearer: that is rounding
             return state
+        if not np.isfinite(left):  # the state was foretold too far away
+            return None
         step = _solve(dual, state, log_c, residual)
         slope = residual @ step
         for halvings in range(20):
