@@ -1,7 +1,7 @@
 """afterfit: what training does after the training loss has reached zero.
 
 A **task** observed through data is fitted by a **model**, pulled by a **penalty**, moved by a **dynamics**; the
-**run** it leaves behind is **diagnosed**.
+**run** it leaves behind is **diagnosed**, and **theory** says what it should have been.
 """
 
 import importlib
@@ -17,6 +17,7 @@ from afterfit.train import run_experiment, train
 
 if TYPE_CHECKING:
     from afterfit import papers, theory
+    from afterfit.theory import forecast
 
 __version__ = "0.1.0"
 
@@ -30,6 +31,7 @@ __all__ = [
     "Verdict",
     "diagnose",
     "dynamics",
+    "forecast",
     "inits",
     "load",
     "models",
@@ -46,4 +48,6 @@ def __getattr__(name: str) -> Any:
     # On first use: the gallery needs matplotlib and theory convex solvers, which training does not.
     if name in ("papers", "theory"):
         return importlib.import_module(f"afterfit.{name}")
+    if name == "forecast":
+        return importlib.import_module("afterfit.theory").forecast
     raise AttributeError(f"module 'afterfit' has no attribute {name!r}")

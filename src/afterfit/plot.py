@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from afterfit.diagnose import Verdict
     from afterfit.run import Run
 
-__all__ = ["TEST", "TRAIN", "log_time_axes", "mark_phases", "plot_run", "setting_line", "verdict_of"]
+__all__ = ["TEST", "TRAIN", "Overlay", "log_time_axes", "mark_phases", "plot_run", "setting_line", "verdict_of"]
 
 # Colour-blind safe, and told apart without colour by their dashes and widths.
 TRAIN = {"color": "#0072B2", "linestyle": "--", "linewidth": 1.4}
@@ -35,11 +35,24 @@ _NORMS = {
 _PHASES = {"t_fit": (r"t_\mathrm{fit}", ":"), "t_gen": (r"t_\mathrm{gen}", "-.")}
 
 
-def plot_run(run: Run) -> Figure:
+@dataclasses.dataclass(frozen=True)
+class Overlay:
+    """What theory says of a run, to be drawn over it, each by its name.
+
+    `levels` are values of the test metric, `times` are predicted times with a window or None, `curves` are predicted
+    test metrics (times, values).
+    """
+
+    levels: dict[str, float] = dataclasses.field(default_factory=dict)
+    times: dict[str, tuple[float, tuple[float, float] | None]] = dataclasses.field(default_factory=dict)
+    curves: dict[str, tuple[NDArray, NDArray]] = dataclasses.field(default_factory=dict)
+
+
+def plot_run(run: Run, overlay: Overlay | None = None) -> Figure:
     """Training and test curves over time with t_fit and t_gen marked, and the norms below.
 
     Time is on a log axis, so the initialisation at t = 0 is left out. Where times are too large for a float,
-    the axis is log₁₀ t.
+    the axis is log₁₀ t. `overlay` is drawn over it, as `af.theory.plot` does.
 
     ```python
     plot_run(run).savefig("run.png", dpi=150)
@@ -60,6 +73,8 @@ def plot_run(run: Run) -> Figure:
         below.set_axis_off()
         return figure
     _draw_metric(above, run, x, shown)
+    if overlay is not None and not in_logs:
+        _draw_overlay(above, below, overlay, float(x[shown].min()), float(x[shown].max()))
     _draw_norms(below, run.curves, x, shown)
     log_time_axes(below, in_logs=in_logs)
     if "slow time" in run.curves["time"].attrs.get("units", ""):
@@ -194,6 +209,29 @@ def _draw_metric(ax: Axes, run: Run, x: NDArray, shown: NDArray) -> None:
     both = both[np.isfinite(both) & (both > 0)]
     if both.size and run.status == "diverged":  # let it leave through the top, or nothing else can be seen
         ax.set_ylim(top=min(both.max(), 1e3 * max(train[0], test[0])))
+
+
+_LEVELS = ("-", (0, (6, 2)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (8, 2, 1, 2)))  # told apart without colour
+_TIMES = ((0, (4, 2)), (0, (1, 1.5)), "-", (0, (6, 1, 1, 1)))
+
+
+def _draw_overlay(above: Axes, below: Axes, overlay: Overlay, first: float, last: float) -> None:
+    """Theory in greys and purple, thinner than what was measured: levels across, times down, curves on top."""
+    floor = above.get_ylim()[0] if above.get_yscale() == "log" else -np.inf
+    for k, (name, level) in enumerate(overlay.levels.items()):
+        if level > floor:
+            style = _LEVELS[k % len(_LEVELS)]
+            above.axhline(level, label=name, color="#7B3294", linewidth=0.9, linestyle=style, zorder=1.5)
+    for k, (name, (time, window)) in enumerate(overlay.times.items()):
+        if not first <= time <= last:
+            continue
+        for ax in (above, below):
+            if window is not None:
+                ax.axvspan(*window, color="0.93", zorder=0)
+            label = name if ax is above else None
+            ax.axvline(time, label=label, color="#7B3294", linewidth=1.2, linestyle=_TIMES[k % len(_TIMES)], zorder=1.6)
+    for name, (times, values) in overlay.curves.items():
+        above.plot(times, _drawable(values), label=name, color="k", linewidth=1.2, linestyle=(0, (1, 1.2)), zorder=3)
 
 
 def _draw_norms(ax: Axes, curves: xr.Dataset, x: NDArray, shown: NDArray) -> None:
