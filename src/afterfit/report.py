@@ -14,7 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from afterfit.plot import plot_run, verdict_of
+from afterfit.plot import Overlay, plot_run, verdict_of
+from afterfit.theory import explain, overlay
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -129,12 +130,25 @@ def _verdicts(runs: Mapping[str, Run]) -> str:
         verdict = f'<p class="verdict">{_escape(said)}</p>'
         if k < _DRAWN:
             heading = f"<h3>{_escape(name)}</h3>" if len(runs) > 1 else ""
-            curves = _picture(plot_run(run), f"Curves of {name}: {said}")
-            parts.append(f"{heading}{verdict}{status}{evidence}{curves}")
+            drawn, page = _theory(run)
+            curves = _picture(plot_run(run, drawn), f"Curves of {name}: {said}")
+            parts.append(f"{heading}{verdict}{status}{evidence}{curves}{page}")
         else:
             summary = f"<summary>{_escape(name)}: {_escape(said)}</summary>"
             parts.append(f"<details>{summary}{status}{evidence}</details>")
     return "\n".join(parts)
+
+
+def _theory(run: Run) -> tuple[Overlay | None, str]:
+    """What theory says of a run: what to draw over it, and a page folded away. No failure of it costs the report."""
+    if run.status == "diverged" or verdict_of(run)[0] is None:
+        return None, ""
+    try:
+        explained = explain(run)
+    except Exception as error:  # a run of the user's own making can be more than theory expects
+        return None, f"<p>Theory has nothing to say of this run: {_escape(error)}</p>"
+    page = f"<details><summary>What theory says of it</summary><pre>{_escape(explained)}</pre></details>"
+    return overlay(explained.limits, explained.clocks), page
 
 
 def _claims(claims: Iterable[Claim]) -> str:

@@ -8,6 +8,8 @@ import textwrap
 import jax
 
 from afterfit.run import Run
+from afterfit.theory.limits import Limits
+from afterfit.theory.named import Named
 from afterfit.theory.theorems import THEOREMS, Case, Check, Outcome
 
 __all__ = ["Explanation", "Reading", "explain"]
@@ -51,14 +53,14 @@ class Explanation:
 
     verdict: str
     readings: tuple[Reading, ...]
-    limits: str
-    clocks: str
+    limits: Limits
+    clocks: Named
 
     def __str__(self) -> str:
         theorems = "\n\n".join(map(str, self.readings)) or "No theorem of the four papers speaks to this run."
-        parts = [self.verdict, theorems, f"Where it could end\n{textwrap.indent(self.limits, '  ')}"]
+        parts = [self.verdict, theorems, f"Where it could end\n{textwrap.indent(str(self.limits), '  ')}"]
         if self.clocks:
-            parts.append(f"When it should turn\n{textwrap.indent(self.clocks, '  ')}")
+            parts.append(f"When it should turn\n{textwrap.indent(str(self.clocks), '  ')}")
         return "\n\n".join(parts)
 
     __repr__ = __str__
@@ -78,4 +80,4 @@ def explain(run: Run) -> Explanation:
             if theorem.speaks(case.instance):
                 checks, outcomes = tuple(theorem.assumptions(case)), tuple(theorem.outcomes(case))
                 readings.append(Reading(theorem.name, theorem.says, checks, outcomes))
-    return Explanation(str(run.verdict), tuple(readings), str(case.limits), str(case.clocks))
+    return Explanation(str(run.verdict), tuple(readings), case.limits, case.clocks)

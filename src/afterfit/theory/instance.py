@@ -16,7 +16,7 @@ from afterfit import tangent
 from afterfit.experiment import Experiment
 from afterfit.inputs import Entries, OneHot
 from afterfit.losses import Squared
-from afterfit.models import Linear, LinearModel, Model
+from afterfit.models import Linear, Model
 from afterfit.problem import Problem, norm
 from afterfit.run import Run
 from afterfit.spec import SpecError
@@ -85,9 +85,11 @@ class Instance:
         """c of a squared loss c·½Σ(output − target)²: penalties are divided by it to have ½‖Xw − y‖² in front."""
         return 2 * float(self.task.loss(jnp.ones(1), jnp.zeros(1), self.problem.data.n))
 
-    def weights(self, params: PyTree[Array]) -> np.ndarray | None:
-        """The linear predictor, None for a model that is not linear in its input."""
-        return np.asarray(self.model.weights(params)) if isinstance(self.model, LinearModel) else None
+    @property
+    def end(self) -> PyTree[Array]:
+        """The parameters that the run ended at."""
+        assert self.final is not None, "an instance of an experiment that was not run has no end"
+        return self.final
 
     def score_weights(self, weights: np.ndarray) -> tuple[float, float]:
         """Training and test metric of a linear predictor."""
@@ -96,7 +98,7 @@ class Instance:
     def score(self, model: Model, params: PyTree[Array]) -> tuple[float, float]:
         """Training and test metric of any model."""
         metrics = self.task.metrics(model, params, self.problem.data)
-        return tuple(float(metrics[f"{side}_{self.task.metric}"]) for side in ("train", "test"))
+        return float(metrics[f"train_{self.task.metric}"]), float(metrics[f"test_{self.task.metric}"])
 
 
 def posed(experiment: Experiment | Mapping[str, Any]) -> Instance:

@@ -120,7 +120,7 @@ def _measured(instance: Instance, candidate: _Candidate) -> Limit:
     else:
         model, params = Linear(), {"weights": jax.numpy.asarray(found)}
     train, test = instance.score(model, params)
-    limit, end = _predictor(instance, model, params), _predictor(instance, instance.model, instance.final)
+    limit, end = _predictor(instance, model, params), _predictor(instance, instance.model, instance.end)
     return Limit(
         candidate.name, candidate.source, candidate.regime, train, test, _apart(instance, end, limit), np.asarray(limit)
     )
@@ -179,7 +179,7 @@ def _least_norms(instance: Instance) -> Iterator[_Candidate]:
                 f"min-L(2/{model.depth}), stationary",
                 "Woodworth et al. 2020, §5",
                 "rich",
-                lambda: min_lp(X, y, power, instance.weights(instance.final)),
+                lambda: min_lp(X, y, power, np.asarray(model.weights(instance.end))),
             )
     else:
         symmetric = isinstance(model, SymmetricFactorisation)

@@ -9,7 +9,8 @@ from afterfit.run import Run
 from afterfit.theory.clocks import clock
 from afterfit.theory.forecast import forecast
 from afterfit.theory.instance import instance_of
-from afterfit.theory.limits import limits
+from afterfit.theory.limits import Limits, limits
+from afterfit.theory.named import Named
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -17,13 +18,13 @@ if TYPE_CHECKING:
 __all__ = ["overlay", "plot"]
 
 
-def overlay(run: Run) -> Overlay:
-    """The levels of the limits and the times of the clocks, for `plot_run`."""
+def overlay(limits: Limits, clocks: Named) -> Overlay:
+    """The levels of limits and the times of clocks, for `plot_run`; of equal levels, the first."""
     levels: dict[str, float] = {}
-    for limit in limits(run):
+    for limit in limits:
         if all(abs(limit.test - level) > 1e-3 * max(abs(level), 1e-3) for level in levels.values()):
             levels[limit.name] = limit.test
-    times = {c.name: (c.prediction, c.window) for c in clock(run) if c.event in ("turn", "generalisation")}
+    times = {c.name: (c.prediction, c.window) for c in clocks if c.event in ("turn", "generalisation")}
     return Overlay(levels, times)
 
 
@@ -34,7 +35,7 @@ def plot(run: Run) -> Figure:
     af.theory.plot(run).savefig("run.png", dpi=150)
     ```
     """
-    drawn = overlay(run)
+    drawn = overlay(limits(run), clock(run))
     foreseen = forecast(instance_of(run).experiment)
     if foreseen.answers:
         drawn.curves["foreseen by theory"] = (foreseen.time, foreseen.test)

@@ -74,7 +74,7 @@ class Case:
     @functools.cached_property
     def kkt(self) -> Stationarity | None:
         try:
-            return kkt(self.instance.problem, self.instance.final)
+            return kkt(self.instance.problem, self.instance.end)
         except SpecError:
             return None
 
@@ -218,15 +218,15 @@ class ImplicitBias(Theorem):
         for name in ("argmin Q", "argmin Q^D"):
             for said in case.near(name):
                 yield Outcome(f"the end is {name}", f"ended {said}")
-        instance = case.instance
-        if instance.experiment.model.depth == 2 and "min-L1" in case.limits:
+        instance, model = case.instance, case.instance.model
+        if isinstance(model, DiagonalNet) and model.depth == 2 and "min-L1" in case.limits:
             l1 = float(np.sum(np.abs(case.limits["min-L1"].predictor)))
             l2 = float(np.linalg.norm(case.limits["min-L2"].predictor))
             alpha, d = float(np.max(np.abs(instance.initial["plus"]))), instance.design.shape[1]
             low, high = log_alpha_thm2_l1(_EPSILON, l1, d) / np.log(10), alpha_thm2_l2(_EPSILON, l2)
-            end = instance.weights(instance.final)
+            end = np.asarray(model.weights(instance.end))
             yield Outcome(
-                f"within {_EPSILON:.0%} of min-L1 for α ≤ 10^{low:.3g}, of min-L2 for α ≥ {high:.3g} (here {alpha:.3g})",
+                f"{_EPSILON:.0%} above min-L1 for α ≤ 10^{low:.3g}, above min-L2 for α ≥ {high:.3g} (here {alpha:.3g})",
                 f"‖β‖₁ is {np.sum(np.abs(end)) / l1:.3g} of the least, ‖β‖₂² {np.sum(end**2) / l2**2:.3g} of the least",
             )
 
@@ -246,7 +246,7 @@ class TwoTimeScales(Theorem):
         if case.instance.targets.size > MOST:
             yield Check("Assumption 2: constant rank of the Hessian", f"more than {MOST} outputs", None)
             return
-        manifold = hessian_rank(case.instance.problem, case.instance.final)
+        manifold = hessian_rank(case.instance.problem, case.instance.end)
         m = case.instance.targets.size
         yield Check(
             "Assumption 2 at the end: full rank, Morse–Bott gap",
@@ -301,7 +301,7 @@ class SparseRecovery(Theorem):
             f"RIP of unit columns: δ_{2 * s} < 1/√2", _between(isometry), _below(isometry, 2**-0.5), needed=False
         )
         if s <= 8:
-            rho = sensing.null_space_constant(X, support=support)
+            rho = sensing.null_space_constant(X, support=support.tolist())
             yield Check("null space property on the support: ρ < 1", _between(rho), _below(rho, 1.0))
 
     def outcomes(self, case: Case) -> Iterator[Outcome]:
@@ -408,12 +408,14 @@ class MarginBounds(Theorem):
 
     def assumptions(self, case: Case) -> Iterator[Check]:
         task = case.instance.task
+        assert isinstance(task, SparseClassification)
         yield Check("±1 inputs, ±1 teacher with an odd number k of entries", f"k = {task.sparsity}", True)
 
     def outcomes(self, case: Case) -> Iterator[Outcome]:
         from afterfit.theory.bounds import l1_margin_bound, l2_margin_bound
 
         task, delta = case.instance.task, 0.05
+        assert isinstance(task, SparseClassification)
         for name, bound in (("max-L1-margin", l1_margin_bound), ("max-L2-margin", l2_margin_bound)):
             if name in case.limits:
                 most = bound(task.n, task.d, task.sparsity, delta)
