@@ -98,7 +98,7 @@ def test_min_lp_ends_at_a_stationary_point_below_its_start(seed, p):
     assert np.count_nonzero(beta) <= 5
     assert theory.lp_residual(X, beta, p) < 1e-6
     assert theory.lp_residual(X, start, p) > 1e-2
-    with pytest.raises(SpecError, match="between 0 and 1, got 1.5"):
+    with pytest.raises(SpecError, match=r"between 0 and 1, got 1\.5"):
         theory.min_lp(X, y, 1.5, start)
 
 

@@ -45,7 +45,7 @@ def kkt(problem: Problem, params: PyTree[Array]) -> Stationarity:
         at = tangent.linearise(problem, params)
         wanted = tangent.targets(problem)
         missing = float(jnp.linalg.norm((at.value - wanted).ravel()) / jnp.linalg.norm(wanted.ravel()))
-        nu, residual = _multipliers(at, params, signed=True)
+        nu, residual = _multipliers(at, params, slack=None)
         return Stationarity("R2", residual, missing, 0.0, nu)
     degree = problem.model.degree
     if degree is None:
@@ -56,18 +56,24 @@ def kkt(problem: Problem, params: PyTree[Array]) -> Stationarity:
     at = margin_features(problem, params)
     least = float(jnp.min(at.value))
     if least <= 0:
-        nu, residual = _multipliers(at, params, signed=False)
+        nu, residual = _multipliers(at, params, slack=np.zeros(at.value.size))
         return Stationarity("R1", residual, np.inf, np.nan, nu)
     scaled = jax.tree.map(lambda leaf: leaf / least ** (1 / degree), params)
     at = margin_features(problem, scaled)
-    nu, residual = _multipliers(at, scaled, signed=False)
     margins = np.asarray(at.value)
+    nu, residual = _multipliers(at, scaled, slack=margins - 1)
     total = float(nu @ margins)
     return Stationarity("R1", residual, 0.0, float(nu @ (margins - 1)) / total if total > 0 else np.nan, nu)
 
 
-def _multipliers(at: Linearisation, params: PyTree[Array], *, signed: bool) -> tuple[np.ndarray, float]:
-    """argmin over ν of ‖θ − Jᵀν‖, and that distance over ‖θ‖, from the kernel JJᵀ and Jθ alone."""
+def _multipliers(
+    at: Linearisation, params: PyTree[Array], slack: Float[np.ndarray, " m"] | None
+) -> tuple[np.ndarray, float]:
+    """argmin over ν of ‖θ − Jᵀν‖, and that distance over ‖θ‖, from the kernel JJᵀ and Jθ alone.
+
+    With `slack` of inequalities ν ≥ 0, and Σ(νᵢ·slackᵢ·‖∇fᵢ‖)² is added: where several ν do as well, which happens if
+    there are more constraints than parameters in use, those on the margin are meant.
+    """
     from scipy.optimize import nnls
 
     require(at.value.size <= MOST, f"{at.value.size} constraints are too many for a KKT residual: at most {MOST}.")
@@ -78,11 +84,12 @@ def _multipliers(at: Linearisation, params: PyTree[Array], *, signed: bool) -> t
     R = np.sqrt(values[kept])[:, None] * vectors[:, kept].T
     c = (vectors[:, kept].T @ b) / np.sqrt(values[kept])
     size = float(norm(params)) ** 2
-    if signed:
-        nu, short = np.linalg.lstsq(R, c, rcond=None)[0], 0.0
+    if slack is None:
+        nu = np.linalg.lstsq(R, c, rcond=None)[0]
     else:
-        nu, distance = nnls(R, c, maxiter=30 * len(b))
-        short = distance**2
+        off = np.diag(slack * np.sqrt(np.diag(K)))
+        nu, _ = nnls(np.concatenate([R, off]), np.concatenate([c, np.zeros(len(b))]), maxiter=30 * len(b))
+    short = float(np.sum((R @ nu - c) ** 2))
     return nu, float(np.sqrt(max(size - c @ c, 0.0) + short) / np.sqrt(size))
 
 

@@ -1,0 +1,319 @@
+"""What theory says of runs: kernel predictors, KKT residuals, limits, clocks, and the page that tells them."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import afterfit as af
+from afterfit import SpecError, tangent, theory
+from afterfit.dynamics import GradientDescent, GradientFlow
+from afterfit.inits import Constant, Gaussian, He, Identity, ScaledGaussian, Symmetrised
+from afterfit.models import MLP, DiagonalNet, Function, Linear, MatrixFactorisation, SymmetricFactorisation, Tangent
+from afterfit.penalties import L1, L2
+from afterfit.tasks import MatrixCompletion, ReLURegression, SparseClassification, SparseRecovery, SparseRegression
+from afterfit.theory.clocks import turning_time
+from afterfit.theory.instance import posed
+from afterfit.theory.kernel import margin_features
+
+pytestmark = pytest.mark.usefixtures("x64")
+
+
+def _experiment(task, model, init, penalty=None, dynamics=None, seed=0):
+    return af.Experiment(
+        task=task,
+        model=model,
+        init=init,
+        penalty=L2(1e-3) if penalty is None else penalty,
+        dynamics=GradientFlow(2e4) if dynamics is None else dynamics,
+        seed=seed,
+        observations=60,
+    )
+
+
+REGRESSION = _experiment(SparseRegression(n=12, d=25, sparsity=2), DiagonalNet(), Constant(scale=3.0))
+CLASSIFICATION = _experiment(SparseClassification(n=20, d=60, sparsity=3), DiagonalNet(), Constant(scale=3.0))
+RECOVERY = _experiment(
+    SparseRecovery(n=30, sparsity=2, N=15, scale=1.0),
+    Linear(),
+    ScaledGaussian(1e-6),
+    L1(1e-6),
+    GradientFlow(1e7),
+)
+
+
+@pytest.fixture(scope="module")
+def grokked():
+    return af.run_experiment(REGRESSION)
+
+
+@pytest.fixture(scope="module")
+def classified():
+    return af.run_experiment(CLASSIFICATION)
+
+
+@pytest.fixture(scope="module")
+def recovered():
+    return af.run_experiment(RECOVERY)
+
+
+# The kernel regime
+
+
+def test_kernel_interpolation_is_the_end_of_the_linearised_flow():
+    task, init = ReLURegression(), Gaussian(1.0)
+    instance = posed(_experiment(task, MLP((40,), biases="hidden"), init))
+    predictor = theory.kernel_predictor(instance)
+    end = af.train(
+        task=task, model=Tangent(MLP((40,), biases="hidden")), init=init, dynamics=GradientFlow(1e9), observations=3
+    )
+    x = instance.problem.data.test_inputs
+    np.testing.assert_allclose(
+        predictor.model(predictor.params, x), predictor.model(jax.tree.map(jnp.asarray, end.params), x), atol=1e-5
+    )
+    assert instance.score(predictor.model, predictor.params)[0] < 1e-6
+
+
+def test_the_kernel_margin_of_a_diagonal_net_is_the_l2_margin():
+    # ∇f(αe; x) = 2α(x, −x), so that γ_ntk = 2√2·α·γ (Lyu et al. 2023, Cor. 3.6).
+    instance = posed(CLASSIFICATION)
+    predictor = theory.kernel_predictor(instance)
+    w = theory.max_l2_margin(instance.design, instance.targets)
+    np.testing.assert_allclose(predictor.margin, 2 * np.sqrt(2) * 3.0 / np.linalg.norm(w), rtol=1e-9)
+    found = np.asarray(predictor.model.weights(predictor.params))
+    np.testing.assert_allclose(found / np.linalg.norm(found), w / np.linalg.norm(w), atol=1e-8)
+
+
+def test_margins_of_several_classes_are_those_of_the_targets_over_the_others():
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((9, 6)), rng.integers(0, 3, 9)
+    task = af.tasks.Arrays(X, y, X, y, loss_name="cross_entropy")
+    instance = posed(_experiment(task, MLP((8,)), Symmetrised(Gaussian(1.0))))
+    at = margin_features(instance.problem, instance.initial)
+    outputs = np.asarray(tangent.outputs(instance.problem, instance.initial))
+    by_hand = [outputs[i, y[i]] - outputs[i, j] for i in range(9) for j in range(3) if j != y[i]]
+    np.testing.assert_allclose(np.sort(np.asarray(at.value)), np.sort(by_hand), atol=1e-12)
+    predictor = theory.kernel_predictor(instance)
+    assert instance.score(predictor.model, predictor.params)[0] == 1.0
+    # The margin is 1/‖h‖ with every constraint at least 1: no direction of the same norm does better.
+    margins = np.asarray(at.push_forward(jax.tree.map(jnp.subtract, predictor.params, instance.initial)))
+    np.testing.assert_allclose(margins.min() / np.abs(margins).max(), 1 / np.abs(margins / margins.min()).max())
+    assert margins.min() > 0
+
+
+def test_the_last_layer_predictor_is_least_squares_on_hidden_features():
+    instance = posed(_experiment(ReLURegression(), MLP((60,), biases="hidden"), He(1.0)))
+    predictor = theory.last_layer_predictor(instance)
+    first = instance.initial["layers"][0]
+    data = instance.problem.data
+    hidden, unseen = (
+        np.maximum(np.asarray(x) @ np.asarray(first["weight"]).T + np.asarray(first["bias"]), 0)
+        for x in (data.inputs, data.test_inputs)
+    )
+    by_hand = unseen @ theory.min_l2(hidden, np.asarray(data.targets))
+    np.testing.assert_allclose(predictor.model(predictor.params, data.test_inputs), by_hand, atol=1e-6)
+
+
+def test_the_kernel_in_blocks_is_the_kernel(monkeypatch):
+    instance = posed(_experiment(ReLURegression(), MLP((20,)), He(1.0)))
+    whole = tangent.kernel(instance.problem, instance.initial)
+    monkeypatch.setattr(tangent, "_TOGETHER", 100)
+    np.testing.assert_allclose(tangent.kernel(instance.problem, instance.initial), whole, rtol=1e-10, atol=1e-12)
+
+
+# KKT points
+
+
+def _lifted(weights):
+    return {"plus": jnp.sqrt(jnp.maximum(weights, 0)), "minus": jnp.sqrt(jnp.maximum(-weights, 0))}
+
+
+def test_convex_solutions_are_kkt_points_of_the_nets_that_hide_them():
+    regression, classification = posed(REGRESSION), posed(CLASSIFICATION)
+    found = theory.kkt(regression.problem, _lifted(theory.min_l1(regression.design, regression.targets)))
+    assert (found.program, found.residual < 1e-6, found.infeasibility < 1e-9) == ("R2", True, True)
+    found = theory.kkt(
+        classification.problem, _lifted(theory.max_l1_margin(classification.design, classification.targets))
+    )
+    assert (found.program, found.residual < 1e-6, abs(found.slack) < 1e-6) == ("R1", True, True)
+    matrix = posed(_experiment(MatrixCompletion(6, 6, 1, observed=25), MatrixFactorisation(6), Gaussian(1.0)))
+    U, s, Vt = np.linalg.svd(theory.min_nuclear(matrix.design, matrix.targets))
+    params = {"U": jnp.asarray(U * np.sqrt(s)), "V": jnp.asarray(Vt.T * np.sqrt(s))}
+    assert theory.kkt(matrix.problem, params).residual < 1e-2  # the square root of the cone solver's accuracy
+    worse = theory.kkt(regression.problem, _lifted(theory.min_l2(regression.design, regression.targets)))
+    assert worse.residual > 0.1  # it fits, but is not of least norm
+
+
+@given(st.floats(0.01, 100.0), st.integers(0, 50))
+@settings(max_examples=10)
+def test_the_kkt_residual_of_a_classifier_does_not_see_its_scale(scale, seed):
+    instance = posed(CLASSIFICATION)
+    w = theory.max_l2_margin(instance.design, instance.targets) + 0.01 * np.random.default_rng(seed).standard_normal(60)
+    a = theory.kkt(instance.problem, _lifted(w))
+    b = theory.kkt(instance.problem, _lifted(scale * w))
+    np.testing.assert_allclose([a.residual, a.slack], [b.residual, b.slack], rtol=1e-6)
+
+
+def test_a_classifier_that_errs_is_infeasible_and_one_that_does_not_scale_is_refused():
+    instance = posed(CLASSIFICATION)
+    wrong = _lifted(-theory.max_l2_margin(instance.design, instance.targets))
+    assert theory.kkt(instance.problem, wrong).infeasibility == np.inf
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((8, 3)), np.sign(rng.standard_normal(8))
+    task = af.tasks.Arrays(X, y, X, y, loss_name="logistic")
+    biased = posed(_experiment(task, MLP((5,), biases="all"), Gaussian(1.0)))
+    with pytest.raises(SpecError, match="MLP is not homogeneous"):
+        theory.kkt(biased.problem, biased.initial)
+
+
+# Limits
+
+
+def test_runs_end_at_the_limits_that_theory_names(grokked, classified, recovered):
+    found = theory.limits(grokked)
+    assert found.nearest.name == "lasso"
+    assert found["lasso"].distance < 1e-4
+    assert found["kernel interpolation"].distance > 0.3
+    np.testing.assert_allclose(found["kernel interpolation"].predictor, found["min-L2"].predictor, atol=1e-8)
+    np.testing.assert_allclose(found["lasso"].test, grokked.curves.test_error.values[-1], rtol=1e-2)
+    found = theory.limits(classified)
+    assert found.nearest.name == "max-L1-margin"
+    assert found["max-L1-margin"].distance < 0.5 * found["max-L2-margin"].distance
+    assert theory.limits(recovered)["lasso"].distance < 1e-8  # both are exact
+
+
+@pytest.mark.parametrize("depth", [2, 3])
+def test_flows_without_penalty_end_at_argmin_q(depth):
+    shape = tuple(np.linspace(0.5, 2, 25)) if depth == 2 else None
+    spec = dataclasses.replace(
+        REGRESSION,
+        model=DiagonalNet(depth),
+        penalty=af.penalties.NoPenalty(),
+        init=Constant(scale=0.5, shape=shape),
+        dynamics=GradientFlow("settled", rtol=1e-8),
+    )
+    found = theory.limits(af.run_experiment(spec))
+    assert found.nearest.regime == "between"
+    assert found.nearest.distance < 1e-5
+
+
+@pytest.mark.parametrize("model", [MatrixFactorisation(5), SymmetricFactorisation()])
+def test_weight_decay_on_factors_ends_at_the_nuclear_norm(model):
+    task = MatrixCompletion(5, 5, 1, observed=20, symmetric=True, reduction="mean")
+    init = Identity(1.0, perturbation=0.1) if isinstance(model, SymmetricFactorisation) else Gaussian(1.0)
+    run = af.run_experiment(_experiment(task, model, init, L2(1e-2), GradientFlow(5e3)))
+    found = theory.limits(run)
+    assert found["nuclear-penalised"].distance < 1e-4
+    assert found["nuclear-penalised"].distance < found["min-nuclear"].distance
+
+
+def test_the_ridge_limit_of_the_linear_model():
+    spec = dataclasses.replace(RECOVERY, penalty=L2(1e-2), init=Gaussian(1.0), dynamics=GradientFlow(1e5))
+    found = theory.limits(af.run_experiment(spec))
+    assert found["ridge"].distance < 1e-9
+    assert found["ridge"].source == "Notsawo et al. 2025, Thm 3.6"
+
+
+def test_limits_are_found_by_name_and_printed(grokked):
+    found = theory.limits(grokked)
+    assert "lasso" in found
+    with pytest.raises(KeyError, match=r"'laso'.*did you mean 'lasso'"):
+        found["laso"]
+    assert "not computed" not in str(found)
+    assert "Cor. 3.7" in str(found)
+
+
+def test_theory_speaks_of_loaded_runs_and_of_models_of_ones_own(grokked, tmp_path):
+    loaded = af.load(grokked.save(tmp_path / "run"))
+    assert theory.limits(loaded)["lasso"].distance == theory.limits(grokked)["lasso"].distance
+
+    def f(params, x):
+        return jnp.tanh(params["W"] @ x) @ params["v"]
+
+    rng = np.random.default_rng(0)
+    own = Function(f, {"W": rng.standard_normal((20, 25)), "v": rng.standard_normal(20)})
+    run = af.train(task=REGRESSION.task, model=own, dynamics=GradientFlow(100.0), penalty=L2(1e-3), observations=20)
+    assert theory.limits(run)["kernel interpolation"].train < 1e-6
+    assert theory.explain(run).readings[0].theorem.startswith("Boursier")
+    with pytest.raises(SpecError, match="exists in Python only"):
+        theory.limits(af.load(run.save(tmp_path / "own")))
+
+
+# Clocks
+
+
+def test_the_clock_of_large_starts(grokked):
+    told = theory.clock(grokked)["(1/λ)·log α"]
+    alpha = 3.0 * np.sqrt(50)
+    np.testing.assert_allclose(told.prediction, np.log(alpha) / 1e-3, rtol=1e-12)
+    np.testing.assert_allclose(told.window, (0.5 * told.prediction, 1.5 * told.prediction))
+    np.testing.assert_allclose(told.ratio * told.prediction, turning_time(grokked))
+    assert told.window[0] <= told.measured <= told.window[1]
+    # What is left of the start meets the predictor: α²·e^{−2λt} = ‖β‖_∞.
+    depth = next(c for c in theory.clock(grokked) if "‖β‖_∞" in c.name)
+    size = np.max(np.abs(theory.limits(grokked)["min-L1"].predictor))
+    np.testing.assert_allclose(9 * np.exp(-2 * 1e-3 * depth.prediction), size, rtol=1e-9)
+
+
+def test_the_fit_is_no_later_than_its_clock_for_a_linear_model():
+    # With σ_min the least singular value, ‖Xa − y‖ falls at least as e^{−σ_min²t} for ½‖Xa − y‖².
+    spec = dataclasses.replace(RECOVERY, penalty=L2(1e-9), dynamics=GradientDescent(lr=0.01, steps=100_000))
+    run = af.run_experiment(spec)
+    told = theory.clock(run)["log(1/ε)/χ"]
+    data = spec.draw()
+    least = np.linalg.svd(data.inputs, compute_uv=False)[-1]
+    start = run.curves.train_error.values[0]
+    np.testing.assert_allclose(told.prediction, np.log(start / run.criteria.train.value) / least**2, rtol=1e-6)
+    assert told.bound
+    assert told.ratio <= 1.02  # observations are 10 % apart
+
+
+def test_the_clocks_of_a_convex_penalty(recovered):
+    told = theory.clock(recovered)
+    data = RECOVERY.draw()
+    gap = np.linalg.pinv(data.inputs) @ data.targets - theory.min_l1(data.inputs, data.targets)
+    np.testing.assert_allclose(told["‖â − a*‖_∞/β"].prediction, np.max(np.abs(gap)) / 1e-6, rtol=1e-4)
+    assert 0.2 < told["‖â − a*‖_∞/β"].ratio < 5
+    bound = told["‖x(t₁) − x*‖²/(βη)"]
+    assert bound.bound
+    assert 0 < bound.ratio <= 1
+
+
+# The page
+
+
+def test_the_page_says_which_theorem_applies_and_what_happened(grokked, classified, recovered):
+    page = theory.explain(grokked)
+    by_name = {reading.theorem: reading for reading in page.readings}
+    lyu = by_name["Lyu et al. 2023, Thms 3.9 and 3.10"]
+    assert lyu.applies
+    assert {check.holds for check in lyu.checks} == {True}
+    # The end of a sparse solution is a singular point, which Assumption 2 of Boursier et al. excludes.
+    assert by_name["Boursier et al. 2025, Props 1 to 4"].applies is False
+    assert "its assumptions hold here" in str(page)
+    assert [r.theorem for r in theory.explain(recovered).readings] == ["Notsawo et al. 2025, Thms 3.1 and 3.3"]
+    names = [r.theorem for r in theory.explain(classified).readings]
+    assert names[0] == "Lyu et al. 2023, Thms 3.4 and 3.5"
+
+
+def test_a_broken_assumption_is_told_with_its_number():
+    spec = _experiment(
+        MatrixCompletion(5, 5, 1, observed=15), MatrixFactorisation(5), Gaussian(1.0), dynamics=GradientFlow(10.0)
+    )
+    (lyu, *_) = theory.explain(af.run_experiment(spec)).readings
+    broken = {check.name: check.number for check in lyu.checks if check.holds is False}
+    assert list(broken) == ["Assumption 3.2: zero initial output"]
+    at = posed(spec)
+    size = np.max(np.abs(np.asarray(tangent.outputs(at.problem, at.initial))))
+    assert f"{size:.2g}" in broken["Assumption 3.2: zero initial output"]
+    assert lyu.applies is False
+
+
+def test_theory_is_drawn_over_the_run(grokked):
+    figure = theory.plot(grokked)
+    labels = figure.axes[0].get_legend_handles_labels()[1]
+    assert {"kernel interpolation", "lasso", "(1/λ)·log α", "foreseen by theory"} <= set(labels)
