@@ -1,6 +1,6 @@
 """What theory says of a run: where it must end, when it must turn, and whether the theorem applies."""
 
-from afterfit.theory import sensing, thresholds
+from afterfit.theory import bounds, sensing, thresholds
 from afterfit.theory.clocks import Clock, clock
 from afterfit.theory.explain import Explanation, explain
 from afterfit.theory.forecast import Forecast, forecast
@@ -42,6 +42,7 @@ __all__ = [
     "R",
     "SpectralQ",
     "Stationarity",
+    "bounds",
     "chatterjee_lojasiewicz",
     "clock",
     "explain",

@@ -97,16 +97,18 @@ def lasso(X: Float[np.ndarray, "n d"], y: Float[np.ndarray, " n"], strength: flo
 
 
 def _polish_lasso(X: np.ndarray, y: np.ndarray, strength: float, a: np.ndarray) -> np.ndarray:
-    """The same solution to rounding, where the solver found its support: Xₛᵀ(y − Xₛaₛ) = strength·sign(aₛ)."""
-    support = np.abs(a) > 1e-5 * np.max(np.abs(a), initial=0.0)
-    S, sign = X[:, support], np.sign(a[support])
-    if support.sum() > len(y) or np.linalg.matrix_rank(S) < support.sum():
-        return a
-    polished = np.zeros_like(a)
-    polished[support] = np.linalg.solve(S.T @ S, S.T @ y - strength * sign)
-    slope = np.abs(X.T @ (y - X @ polished))
-    agrees = np.array_equal(np.sign(polished[support]), sign) and np.all(slope <= strength * (1 + 1e-6))
-    return polished if agrees else a
+    """The same solution to rounding, where a support can be told: Xₛᵀ(y − Xₛaₛ) = strength·sign(aₛ)."""
+    for small in (1e-3, 1e-4, 1e-5, 1e-6):
+        support = np.abs(a) > small * np.max(np.abs(a), initial=0.0)
+        S, sign = X[:, support], np.sign(a[support])
+        if support.sum() > len(y) or np.linalg.matrix_rank(S) < support.sum():
+            continue
+        polished = np.zeros_like(a)
+        polished[support] = np.linalg.solve(S.T @ S, S.T @ y - strength * sign)
+        slope = np.abs(X.T @ (y - X @ polished))
+        if np.array_equal(np.sign(polished[support]), sign) and np.all(slope <= strength * (1 + 1e-6)):
+            return polished
+    return a
 
 
 # ---------------------------------------------------------------------------------------------- classification

@@ -21,6 +21,7 @@ from afterfit.run import Run
 from afterfit.spec import SpecError
 from afterfit.tasks import SparseClassification
 from afterfit.theory import sensing
+from afterfit.theory.bounds import l1_margin_bound, l2_margin_bound
 from afterfit.theory.clocks import Clock, clock
 from afterfit.theory.instance import Instance, instance_of
 from afterfit.theory.kernel import MOST, kernel_predictor
@@ -412,8 +413,6 @@ class MarginBounds(Theorem):
         yield Check("±1 inputs, ±1 teacher with an odd number k of entries", f"k = {task.sparsity}", True)
 
     def outcomes(self, case: Case) -> Iterator[Outcome]:
-        from afterfit.theory.bounds import l1_margin_bound, l2_margin_bound
-
         task, delta = case.instance.task, 0.05
         assert isinstance(task, SparseClassification)
         for name, bound in (("max-L1-margin", l1_margin_bound), ("max-L2-margin", l2_margin_bound)):
