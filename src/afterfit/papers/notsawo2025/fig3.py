@@ -85,13 +85,8 @@ class Fig3(Entry):
         for ax in axes:
             mark_phases(ax, run.verdict)
         for ax in (errors, norm, components):
-            ax.legend(
-                loc="upper center",
-                bbox_to_anchor=(0.5, -0.19),
-                ncols=2 if ax is errors else 3,
-                frameon=False,
-                fontsize="small",
-            )
+            columns = 2 if ax is errors else 3
+            ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.19), ncols=columns, frameon=False, fontsize="small")
         return figure
 
     def check(self, runs: Mapping[str, Run], scale: str, progress: bool | None) -> Iterator[Finding]:
