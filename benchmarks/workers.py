@@ -425,6 +425,7 @@ WORKERS = {
         descent_step,
         descent_run,
         growth,
+        margin,
     )
 }
 
