@@ -45,7 +45,7 @@ class Thm39(Entry):
 
     def experiments(self, scale: str) -> dict[str, Experiment]:
         if scale == "paper":
-            d, observed, seed, alphas, observations = 16, 40, _PAPER, (1000, 300, 100, 30, 10, 3), 100
+            d, observed, seed, alphas, observations = 16, 40, _PAPER, (1000, 300, 100, 30, 10), 100
         else:
             d, observed, seed, alphas, observations = 10, 16, _QUICK, (300, 100, 30), 30
         return {
