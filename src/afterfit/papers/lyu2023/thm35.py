@@ -31,8 +31,8 @@ class Thm35(Entry):
         "(1/λ)·log α and that time that θ/‖θ‖ tends to the direction of a KKT point of min ‖θ‖² subject to yᵢfᵢ(θ) ≥ 1 "
         "(R1); it is checked at the last t allowed. The KKT residual is min over ν ≥ 0 of ‖θ − Σνᵢyᵢ∇fᵢ(θ)‖/‖θ‖, the "
         "slack the share of ν off the smallest margin. The KKT point is not proved to be global; here it is the "
-        "classifier of largest L1 margin. Two errors are left: what remains of the start, αe^{−λt} = α^{−c}, and uneven "
-        "margins, of order 1/log(1/λ), so that the direction is reached slowly."
+        "classifier of largest L1 margin. Two errors are left: what remains of the start, αe^{−λt} = α^{−c}, and "
+        "uneven margins, of order 1/log(1/λ), so that the direction is reached slowly."
     )
     claims = (
         "θ/‖θ‖ tends to a KKT point of R1: the residual goes to 0",
