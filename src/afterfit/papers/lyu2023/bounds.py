@@ -98,7 +98,9 @@ class Bounds(Entry):
             counts = [_needed(3, d, name) for d in _DIMENSIONS]
             needed.loglog(_DIMENSIONS, counts, **style, marker="o", mfc="none", label=label)
         error.axhline(1, color="0.6", lw=0.8)
-        error.set(xscale="log", ylim=(0, 30), xlabel="examples n", ylabel="test error, and its bound")
+        error.set(
+            xscale="log", ylim=(0, 30), xlabel="examples n", ylabel="test error, and its bound (log scale above 1)"
+        )
         error.set_yscale("symlog", linthresh=1.0)
         error.set_title(f"k = 3, d = {d}, δ = {_DELTA:g}")
         fine = np.geomspace(_DIMENSIONS[0], _DIMENSIONS[-1], 30)

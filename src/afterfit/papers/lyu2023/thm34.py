@@ -9,7 +9,7 @@ import jax
 import numpy as np
 from matplotlib.figure import Figure
 
-from afterfit import theory
+from afterfit import models, theory
 from afterfit.experiment import Experiment
 from afterfit.papers.gallery import Entry, Finding
 from afterfit.papers.lyu2023.regimes import by_share, legends_below, log_slope, margin_flow, scale_of, weights_of
@@ -111,6 +111,7 @@ class Thm34(Entry):
         headline, first = next(iter(runs.values())), every[0]
         with jax.enable_x64(True):
             predictor = kernel_predictor(instance_of(headline))
+            assert isinstance(predictor.model, models.LinearModel)
             kernel = np.asarray(predictor.model.weights(predictor.params))
         assert predictor.margin is not None
         apart = float(np.linalg.norm(_unit(kernel) - first.widest))
