@@ -13,6 +13,7 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, PyTree
 
 from afterfit import tangent
 from afterfit.dynamics import (
@@ -23,7 +24,7 @@ from afterfit.dynamics import (
     RiemannianFlow,
 )
 from afterfit.losses import Exponential, Logistic, Squared
-from afterfit.models import DiagonalNet, Linear, Tangent
+from afterfit.models import DiagonalNet, Linear, Model, Tangent
 from afterfit.penalties import L1, L2, NoPenalty, Nuclear
 from afterfit.theory.instance import Instance
 from afterfit.theory.kernel import MOST
@@ -72,8 +73,9 @@ class ClosedForm(Route):
 
     def curves(self, instance: Instance, times: np.ndarray) -> Curves:
         path = _linear_path(instance, times, instance.decay)
-        rows = [instance.score_weights(w) if np.all(np.isfinite(w)) else (np.inf, np.inf) for w in path]
-        return Curves(*np.array(rows).T)
+        rows = _scored(instance, Linear(), {"weights": path})
+        rows[~np.all(np.isfinite(path), axis=tuple(range(1, path.ndim)))] = np.inf
+        return Curves(*rows.T)
 
 
 class ConvexDescent(Route):
@@ -98,7 +100,7 @@ class ConvexDescent(Route):
         slow_times, slow = _down_the_penalty(X, y, landed, shape if matrices else None, beta * times[-1])
         along = _interpolated(slow_times, slow, beta * times)
         # The two scales together: slow motion starts where the fast one lands, so that is counted once.
-        rows = np.array([instance.score_weights(w) for w in fast + along - landed])
+        rows = _scored(instance, Linear(), {"weights": fast + along - landed})
         floor = instance.score_weights(self._end(instance, X, y, beta, shape if matrices else None))
         return Curves(np.maximum(rows[:, 0], floor[0]), np.maximum(rows[:, 1], floor[1]))
 
@@ -115,10 +117,14 @@ class DecayingPotential(Route):
 
     With w₊ = e^{−λt}·u the decay is gone from the equation of u but for a change of speed, and u moves in the family
     that Woodworth et al. 2020 found: w(t) is argmin Q_{α(t)} among the predictors with its outputs, α(t) = αe^{−λt}.
-    Once the outputs are the targets, that is the whole slow phase, for every depth.
+    Once the outputs are the targets, that is the whole slow phase, for every depth. Until then the outputs follow n
+    equations of their own, see `_mirror_path`.
     """
 
-    by = "argmin Q at the decayed initialisation αe^{−λt} (Woodworth et al. 2020, Thms 1 and 3; Lyu et al. 2023, §3.3)"
+    by = (
+        "the mirror flow of Q until the fit, then argmin Q at the decayed initialisation αe^{−λt} "
+        "(Woodworth et al. 2020, Thms 1 and 3; Lyu et al. 2023, §3.3)"
+    )
 
     def obstacle(self, instance: Instance) -> str | None:
         return (
@@ -126,30 +132,24 @@ class DecayingPotential(Route):
             or _not_squared(instance)
             or _not_penalty(instance, L2, NoPenalty)
             or _not_followed(instance)
+            or _not_fitted(instance)
         )
 
     def curves(self, instance: Instance, times: np.ndarray) -> Curves:
-        fast = _KernelFlow(instance)
-        outputs = fast.outputs(times)
-        missing = np.linalg.norm(outputs - instance.targets, axis=1) / np.linalg.norm(instance.targets)
-        rows, settled = np.empty((len(times), 2)), missing < 1e-6
-        for k in np.flatnonzero(~settled):
-            rows[k] = instance.score(fast.model, fast.at(times[k]))
-        if settled.any():
-            slow = np.unique(np.append(np.linspace(times[settled][0], times[-1], _SLOW_TIMES), times[settled][0]))
-            if not instance.decay:
-                slow = slow[:1]
-            scores = np.array([instance.score_weights(self._at(instance, t)) for t in slow])
-            for side in range(2):
-                rows[settled, side] = np.interp(times[settled], slow, scores[:, side])
-        return Curves(rows[:, 0], rows[:, 1], fast.caveats())
+        fit = _mirror_path(instance, times)
+        settled = times[len(fit) :]
+        if not len(settled):
+            return Curves(*_scored(instance, Linear(), {"weights": fit}).T)
+        slow = np.linspace(settled[0], settled[-1], _SLOW_TIMES) if instance.decay else settled[:1]
+        path = np.array([self._potential(instance, t).minimise(instance.design, instance.targets) for t in slow])
+        rows = _scored(instance, Linear(), {"weights": np.concatenate([fit, path])})
+        late = [np.interp(settled, slow, rows[len(fit) :, side]) for side in range(2)]
+        return Curves(*(np.concatenate([rows[: len(fit), side], late[side]]) for side in range(2)))
 
-    def _at(self, instance: Instance, t: float) -> np.ndarray:
+    def _potential(self, instance: Instance, t: float) -> Q | QDepth:
         start, depth = np.abs(np.asarray(instance.initial["plus"])), instance.experiment.model.depth
         scale = float(np.exp(-instance.decay * t))
-        if depth == 2:
-            return Q(scale, start).minimise(instance.design, instance.targets)
-        return QDepth(scale * float(start[0]), depth).minimise(instance.design, instance.targets)
+        return Q(scale, start) if depth == 2 else QDepth(scale * float(start[0]), depth)
 
 
 class DecayingMargin(Route):
@@ -175,7 +175,7 @@ class DecayingMargin(Route):
             slow_times, path = self._path(instance, times[-1])
         except NotSeparableError:
             return Curves(np.full(len(times), np.nan), np.full(len(times), np.nan), ("the data are not separable",))
-        scores = np.array([instance.score_weights(w) for w in path])
+        scores = _scored(instance, Linear(), {"weights": path})
         rows = [np.interp(times, slow_times, scores[:, side]) for side in range(2)]
         return Curves(*rows, ("the first fit is taken to be immediate: margins of any size classify",))
 
@@ -258,8 +258,8 @@ class RiemannianLimit(Route):
         slow = run.curves["time"].values[1:] / decay
         train, test = (np.interp(times, slow, run.curves[f"{side}_{metric}"].values[1:]) for side in ("train", "test"))
         early = missing > instance.task.criteria.train.value
-        for k in np.flatnonzero(early):
-            train[k], test[k] = instance.score(fast.model, fast.at(times[k]))
+        if early.any():
+            train[early], test[early] = _scored(instance, fast.model, fast.along(times[early])).T
         caveats = fast.caveats()
         if run.status != "finished":
             caveats += (f"the limiting flow ends early ({run.message})",)
@@ -287,6 +287,13 @@ def _not_penalty(instance: Instance, *known: type) -> str | None:
 def _not_followed(instance: Instance) -> str | None:
     name = type(instance.experiment.dynamics)
     return None if name in _FOLLOWED else f"it describes gradient flow and descent, not {name.__name__}"
+
+
+def _not_fitted(instance: Instance) -> str | None:
+    """Decay moves along the solutions of Xw = y, so there must be one; without it the flow needs none."""
+    X, y = _rows(instance), instance.targets
+    missing = np.linalg.norm(X @ np.linalg.lstsq(X, y, rcond=None)[0] - y) if instance.decay else 0.0
+    return "it is for data that a linear predictor can fit" if missing > 1e-9 * np.linalg.norm(y) else None
 
 
 def _not_balanced(instance: Instance) -> str | None:
@@ -321,24 +328,81 @@ class _KernelFlow:
         left = np.exp(-np.outer(times, self.rates)) * self.missing
         return self.instance.targets.ravel() + left @ self.vectors.T
 
-    def at(self, t: float):
-        """The parameters at one time."""
+    def along(self, times: np.ndarray):
+        """The parameters, every array with one row a time."""
         moving = self.values > 1e-13 * self.values[-1]
-        gone = self.missing[moving] * -np.expm1(-self.rates[moving] * t)
-        nu = self.vectors[:, moving] @ (gone / self.values[moving])
-        back = self.linear.pull_back(jnp.asarray(nu).reshape(self.linear.value.shape))
+        gone = self.missing[moving] * -np.expm1(-np.outer(times, self.rates[moving]))
+        nu = (gone / self.values[moving]) @ self.vectors[:, moving].T
+        back = jax.lax.map(self.linear.pull_back, jnp.asarray(nu).reshape(len(nu), *self.linear.value.shape))
         return jax.tree.map(jnp.subtract, self.instance.initial, back)
 
     def caveats(self) -> tuple[str, ...]:
         """Whether features would move during the fit: how far the kernel changes on the way to its own solution."""
         if self.instance.model.linear:
             return ()
-        after = np.asarray(tangent.kernel(self.instance.problem, self.at(np.inf)))
+        end = jax.tree.map(lambda rows: rows[0], self.along(np.array([np.inf])))
+        after = np.asarray(tangent.kernel(self.instance.problem, end))
         before = (self.vectors * self.values) @ self.vectors.T
         change = float(np.linalg.norm(after - before) / np.linalg.norm(before))
         if change <= 0.5:
             return ()
         return (f"t_fit is the kernel regime's, but the tangent kernel would change by {change:.0%} on the way",)
+
+
+def _mirror_path(instance: Instance, times: np.ndarray) -> np.ndarray:
+    """The weights of a balanced diagonal net without penalty, up to the time when the data are fitted to 10⁻⁶.
+
+    The flow keeps w = 2α²·sinh(Xᵀν), ν′ = −4g, g the derivative of the loss in the outputs; for depth D > 2,
+    w = α^D·h_D(Xᵀν), ν′ = −D(D − 2)α^{D−2}g (Woodworth et al. 2020, proofs of Thms 1 and 3). That is n numbers to
+    follow, and good in the kernel and in the rich regime alike.
+    """
+    from scipy.integrate import solve_ivp
+
+    X, y, depth = instance.design, instance.targets, instance.experiment.model.depth
+    start = np.abs(np.asarray(instance.initial["plus"]))
+    speed = instance.half_factor * (4 if depth == 2 else depth * (depth - 2) * start[0] ** (depth - 2))
+    power = depth / (depth - 2) if depth > 2 else np.inf
+
+    def weights(s: np.ndarray) -> np.ndarray:
+        if depth == 2:
+            return 2 * start**2 * np.sinh(s)
+        inside = np.where(np.abs(s) < 1, s, np.nan)  # a step out of the domain is refused
+        return start**depth * ((1 - inside) ** -power - (1 + inside) ** -power)
+
+    def slopes(s: np.ndarray) -> np.ndarray:
+        if depth == 2:
+            return 2 * start**2 * np.cosh(s)
+        return start**depth * power * ((1 - s) ** (-power - 1) + (1 + s) ** (-power - 1))
+
+    def left(t: float, nu: np.ndarray) -> float:
+        return float(np.linalg.norm(X @ weights(X.T @ nu) - y) - 1e-6 * np.linalg.norm(y))
+
+    left.terminal = True
+    found = solve_ivp(
+        lambda t, nu: speed * (y - X @ weights(X.T @ nu)),
+        (0.0, times[-1]),
+        np.zeros(len(y)),
+        method="BDF",
+        t_eval=times,
+        events=left,
+        jac=lambda t, nu: -speed * (X * slopes(X.T @ nu)) @ X.T,
+        rtol=1e-6,
+        atol=1e-9,
+    )
+    if not found.success:
+        raise RuntimeError(f"the mirror flow was lost at t={found.t[-1]:.3g}: {found.message}")
+    return weights(found.y.T @ X)
+
+
+def _scored(instance: Instance, model: Model, params: PyTree[Array]) -> np.ndarray:
+    """Training and test metric of a model, one row for each row of its parameters."""
+    names = [f"{side}_{instance.task.metric}" for side in ("train", "test")]
+
+    def score(row: PyTree[Array]) -> Array:
+        metrics = instance.task.metrics(model, row, instance.problem.data)
+        return jnp.stack([metrics[name] for name in names])
+
+    return np.array(jax.jit(lambda rows: jax.lax.map(score, rows))(jax.tree.map(jnp.asarray, params)))
 
 
 def _rows(instance: Instance) -> np.ndarray:
