@@ -75,7 +75,7 @@ class ClosedForm(Route):
         path = _linear_path(instance, times, instance.decay)
         rows = _scored(instance, Linear(), {"weights": path})
         rows[~np.all(np.isfinite(path), axis=tuple(range(1, path.ndim)))] = np.inf
-        return Curves(*rows.T)
+        return Curves(rows[:, 0], rows[:, 1])
 
 
 class ConvexDescent(Route):
@@ -94,14 +94,17 @@ class ConvexDescent(Route):
     def curves(self, instance: Instance, times: np.ndarray) -> Curves:
         X, y, beta = _rows(instance), instance.targets, float(instance.experiment.penalty.strength)
         fast = _linear_path(instance, times, 0.0)
-        shape = fast.shape[1:]
         landed = _linear_path(instance, np.array([np.inf]), 0.0)[0]
-        matrices = type(instance.experiment.penalty) is Nuclear
-        slow_times, slow = _down_the_penalty(X, y, landed, shape if matrices else None, beta * times[-1])
-        along = _interpolated(slow_times, slow, beta * times)
+        shape = landed.shape if type(instance.experiment.penalty) is Nuclear else None
+        slow_times, points, slopes = _down_the_penalty(X, landed, shape, beta * times[-1])
+        # To first order in β the loss holds the part of the penalty's pull that would leave the solutions:
+        # cXᵀ(Xa − y) = −β·(that part of the subgradient).
+        pinv = np.linalg.pinv(X)
+        displaced = points - (beta / instance.half_factor) * (slopes @ pinv @ pinv.T)
+        along = _interpolated(slow_times, displaced, beta * times).reshape(fast.shape)
         # The two scales together: slow motion starts where the fast one lands, so that is counted once.
         rows = _scored(instance, Linear(), {"weights": fast + along - landed})
-        floor = instance.score_weights(self._end(instance, X, y, beta, shape if matrices else None))
+        floor = instance.score_weights(self._end(instance, X, y, beta, shape))
         return Curves(np.maximum(rows[:, 0], floor[0]), np.maximum(rows[:, 1], floor[1]))
 
     def _end(self, instance: Instance, X: np.ndarray, y: np.ndarray, beta: float, shape: tuple[int, ...] | None):
@@ -139,15 +142,18 @@ class DecayingPotential(Route):
         fit = _mirror_path(instance, times)
         settled = times[len(fit) :]
         if not len(settled):
-            return Curves(*_scored(instance, Linear(), {"weights": fit}).T)
+            rows = _scored(instance, Linear(), {"weights": fit})
+            return Curves(rows[:, 0], rows[:, 1])
         slow = np.linspace(settled[0], settled[-1], _SLOW_TIMES) if instance.decay else settled[:1]
         path = np.array([self._potential(instance, t).minimise(instance.design, instance.targets) for t in slow])
         rows = _scored(instance, Linear(), {"weights": np.concatenate([fit, path])})
-        late = [np.interp(settled, slow, rows[len(fit) :, side]) for side in range(2)]
-        return Curves(*(np.concatenate([rows[: len(fit), side], late[side]]) for side in range(2)))
+        train, test = (
+            np.concatenate([column[: len(fit)], np.interp(settled, slow, column[len(fit) :])]) for column in rows.T
+        )
+        return Curves(train, test)
 
     def _potential(self, instance: Instance, t: float) -> Q | QDepth:
-        start, depth = np.abs(np.asarray(instance.initial["plus"])), instance.experiment.model.depth
+        start, depth = _balanced_start(instance)
         scale = float(np.exp(-instance.decay * t))
         return Q(scale, start) if depth == 2 else QDepth(scale * float(start[0]), depth)
 
@@ -166,8 +172,8 @@ class DecayingMargin(Route):
         if type(instance.task.loss) not in (Logistic, Exponential):
             return "it is for logistic and exponential losses"
         reason = _not_balanced(instance) or _not_penalty(instance, L2) or _not_followed(instance)
-        if reason is None and instance.experiment.model.depth != 2:
-            return f"it is for depth 2, not {instance.experiment.model.depth}"
+        if reason is None and _balanced_start(instance)[1] != 2:
+            return f"it is for depth 2, not {_balanced_start(instance)[1]}"
         return reason
 
     def curves(self, instance: Instance, times: np.ndarray) -> Curves:
@@ -177,13 +183,15 @@ class DecayingMargin(Route):
             return Curves(np.full(len(times), np.nan), np.full(len(times), np.nan), ("the data are not separable",))
         scores = _scored(instance, Linear(), {"weights": path})
         rows = [np.interp(times, slow_times, scores[:, side]) for side in range(2)]
-        return Curves(*rows, ("the first fit is taken to be immediate: margins of any size classify",))
+        return Curves(rows[0], rows[1], ("the first fit is taken to be immediate: margins of any size classify",))
 
     def _path(self, instance: Instance, end: float) -> tuple[np.ndarray, np.ndarray]:
         X, y, decay = instance.design, instance.targets, instance.decay
         Z, n = y[:, None] * X, len(y)
-        start = np.abs(np.asarray(instance.initial["plus"]))
-        mean = n * float(instance.task.loss(jnp.ones(1), jnp.ones(1), n) / instance.task.loss.each(1.0, 1.0))
+        start, _ = _balanced_start(instance)
+        mean = n * float(
+            instance.task.loss(jnp.ones(1), jnp.ones(1), n) / instance.task.loss.each(jnp.ones(()), jnp.ones(()))
+        )
         widest = max_l2_margin(X, y)
         step = 0.25 / decay
         slow = np.arange(0.0, min(end, 40 / decay) + step, step)
@@ -349,6 +357,13 @@ class _KernelFlow:
         return (f"t_fit is the kernel regime's, but the tangent kernel would change by {change:.0%} on the way",)
 
 
+def _balanced_start(instance: Instance) -> tuple[np.ndarray, int]:
+    """α, one number a weight, and the depth D of a diagonal net."""
+    model = instance.experiment.model
+    assert isinstance(model, DiagonalNet), "an obstacle to any other"
+    return np.asarray(instance.initial["plus"]), model.depth
+
+
 def _mirror_path(instance: Instance, times: np.ndarray) -> np.ndarray:
     """The weights of a balanced diagonal net without penalty, up to the time when the data are fitted to 10⁻⁶.
 
@@ -358,8 +373,8 @@ def _mirror_path(instance: Instance, times: np.ndarray) -> np.ndarray:
     """
     from scipy.integrate import solve_ivp
 
-    X, y, depth = instance.design, instance.targets, instance.experiment.model.depth
-    start = np.abs(np.asarray(instance.initial["plus"]))
+    X, y = instance.design, instance.targets
+    start, depth = _balanced_start(instance)
     speed = instance.half_factor * (4 if depth == 2 else depth * (depth - 2) * start[0] ** (depth - 2))
     power = depth / (depth - 2) if depth > 2 else np.inf
 
@@ -377,7 +392,7 @@ def _mirror_path(instance: Instance, times: np.ndarray) -> np.ndarray:
     def left(t: float, nu: np.ndarray) -> float:
         return float(np.linalg.norm(X @ weights(X.T @ nu) - y) - 1e-6 * np.linalg.norm(y))
 
-    left.terminal = True
+    left.terminal = True  # pyright: ignore[reportFunctionMemberAccess]
     found = solve_ivp(
         lambda t, nu: speed * (y - X @ weights(X.T @ nu)),
         (0.0, times[-1]),
@@ -441,39 +456,51 @@ def _remaining(instance: Instance, rates: np.ndarray, times: np.ndarray) -> np.n
 
 
 def _down_the_penalty(
-    X: np.ndarray, y: np.ndarray, start: np.ndarray, shape: tuple[int, ...] | None, end: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """The steepest descent of ‖a‖₁ (or the nuclear norm, given a shape) on {Xa = y}: slow times and points.
+    X: np.ndarray, start: np.ndarray, shape: tuple[int, ...] | None, end: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The steepest descent of ‖a‖₁ (or the nuclear norm, given a shape) from `start`, Xa staying as it is.
 
-    Implicit steps: a_{k+1} is the point that trades the norm off against its distance from a_k, so that kinks need
-    no care and every step goes down. Each is found by Douglas–Rachford splitting.
+    Slow times, points and subgradients there. Implicit steps: a_{k+1} is the point that trades the norm off against
+    its distance from a_k, so that kinks need no care and every step goes down.
     """
-    pinv = np.linalg.pinv(X)
-    a, tau = start.ravel(), 0.0
-    scale = float(np.linalg.norm(a.reshape(shape), 2) if shape else np.max(np.abs(a)))
-    times, points = [0.0], [a]
+    _, sigma, Vt = np.linalg.svd(X, full_matrices=False)
+    rows = Vt[sigma > max(X.shape) * np.finfo(float).eps * sigma[0]]
+    a, tau, multipliers = start.ravel(), 0.0, np.zeros(len(rows))
+    target = rows @ a
+    if not a.any():  # at the least norm already
+        return np.zeros(1), a[None], a[None]
+    scale = float(np.linalg.norm(start, 2) if shape else np.max(np.abs(a)))
+    found = []
     while tau < end:
         step = max(0.02 * scale, 0.05 * tau)
-        new = _implicit_step(X, y, pinv, a, step, shape)
+        new, slope, multipliers = _implicit_step(rows, target, a, step, shape, multipliers)
+        found = found or [(0.0, a, slope)]
         tau += step
-        times.append(tau)
-        points.append(new)
+        found.append((tau, new, slope))
         if np.linalg.norm(new - a) <= 1e-7 * np.linalg.norm(a):
             break
         a = new
-    return np.array(times), np.array(points).reshape(len(points), *start.shape)
+    times, points, slopes = (np.array(column) for column in zip(*found, strict=True))
+    return times, points, slopes
 
 
-def _implicit_step(X, y, pinv, a, step, shape) -> np.ndarray:
-    """argmin over Xb = y of step·‖b‖ + ½‖b − a‖²."""
-    z = a
-    for _ in range(3000):
-        b = z - pinv @ (X @ z - y)
-        v = _shrunk((2 * b - z + a) / 2, step / 2, shape)
-        z = z + v - b
-        if np.linalg.norm(v - b) <= 1e-8 * np.linalg.norm(a):
-            break
-    return b
+def _implicit_step(rows, target, a, step, shape, multipliers) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """argmin over Vb = v of step·‖b‖ + ½‖b − a‖², V with orthonormal rows; the subgradient of ‖·‖ there; step·μ.
+
+    By its dual, which is smooth: b = shrunk(a + Vᵀm), where m minimises ½‖shrunk(a + Vᵀm)‖² − ⟨v, m⟩.
+    """
+    from scipy.optimize import minimize
+
+    size = np.linalg.norm(a)
+
+    def dual(m: np.ndarray) -> tuple[float, np.ndarray]:
+        b = _shrunk(a + m @ rows, step, shape)
+        return (b @ b / 2 - target @ m) / size**2, (rows @ b - target) / size**2
+
+    options = {"maxiter": 2000, "maxcor": 30, "ftol": 0.0, "gtol": 1e-9 / size}
+    m = minimize(dual, multipliers, jac=True, method="L-BFGS-B", options=options).x
+    b = _shrunk(a + m @ rows, step, shape)
+    return b + (target - rows @ b) @ rows, (a + m @ rows - b) / step, m
 
 
 def _shrunk(b: np.ndarray, by: float, shape: tuple[int, ...] | None) -> np.ndarray:
@@ -484,6 +511,4 @@ def _shrunk(b: np.ndarray, by: float, shape: tuple[int, ...] | None) -> np.ndarr
 
 
 def _interpolated(times: np.ndarray, points: np.ndarray, at: np.ndarray) -> np.ndarray:
-    flat = points.reshape(len(points), -1)
-    columns = [np.interp(at, times, flat[:, k]) for k in range(flat.shape[1])]
-    return np.stack(columns, axis=1).reshape(len(at), *points.shape[1:])
+    return np.stack([np.interp(at, times, column) for column in points.T], axis=1)
