@@ -24,7 +24,7 @@ from afterfit.dynamics import (
     RiemannianFlow,
 )
 from afterfit.losses import Exponential, Logistic, Squared
-from afterfit.models import DiagonalNet, Linear, Model, Tangent
+from afterfit.models import MLP, DiagonalNet, EmbeddingMLP, Linear, Model, Tangent
 from afterfit.penalties import L1, L2, NoPenalty, Nuclear
 from afterfit.theory.instance import Instance
 from afterfit.theory.kernel import MOST
@@ -32,10 +32,11 @@ from afterfit.theory.potentials import Q, QDepth
 from afterfit.theory.programs import NotSeparableError, lasso, max_l2_margin, nuclear_penalised
 from afterfit.train import run_experiment
 
-__all__ = ["ROUTES", "Curves", "Route"]
+__all__ = ["ROUTES", "Curves", "Route", "Unanswered"]
 
 _FOLLOWED = (GradientFlow, GradientDescent, ProximalGradient, ProjectedSubgradient)  # dynamics that a flow describes
 _SLOW_TIMES = 48  # at which a slow path is computed; between them it is interpolated
+_MOST_STEPS = 20_000  # of a limiting flow: a forecast that takes longer than the run is none
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,6 +46,10 @@ class Curves:
     train: np.ndarray
     test: np.ndarray
     caveats: tuple[str, ...] = ()
+
+
+class Unanswered(Exception):
+    """A theory that seemed to speak to an instance has no limit there; the message says why."""
 
 
 class Route(abc.ABC):
@@ -58,7 +63,7 @@ class Route(abc.ABC):
 
     @abc.abstractmethod
     def curves(self, instance: Instance, times: np.ndarray) -> Curves:
-        """The metrics at those training times."""
+        """The metrics at those training times; `Unanswered` if the theorem's limit turns out not to exist."""
 
 
 class ClosedForm(Route):
@@ -99,11 +104,15 @@ class ConvexDescent(Route):
         slow_times, points, slopes = _down_the_penalty(X, landed, shape, beta * times[-1])
         # To first order in β the loss holds the part of the penalty's pull that would leave the solutions:
         # cXᵀ(Xa − y) = −β·(that part of the subgradient).
-        pinv = np.linalg.pinv(X)
-        displaced = points - (beta / instance.half_factor) * (slopes @ pinv @ pinv.T)
+        # (A projection holds all of it, and its end is the solution of least norm.)
+        projected = type(instance.experiment.dynamics) is ProjectedSubgradient
+        pinv, give = np.linalg.pinv(X), 0.0 if projected else beta / instance.half_factor
+        displaced = points - give * (slopes @ pinv @ pinv.T)
         along = _interpolated(slow_times, displaced, beta * times).reshape(fast.shape)
         # The two scales together: slow motion starts where the fast one lands, so that is counted once.
         rows = _scored(instance, Linear(), {"weights": fast + along - landed})
+        if projected:
+            return Curves(rows[:, 0], rows[:, 1])
         floor = instance.score_weights(self._end(instance, X, y, beta, shape))
         return Curves(np.maximum(rows[:, 0], floor[0]), np.maximum(rows[:, 1], floor[1]))
 
@@ -135,6 +144,7 @@ class DecayingPotential(Route):
             or _not_squared(instance)
             or _not_penalty(instance, L2, NoPenalty)
             or _not_followed(instance)
+            or _not_stable(instance)
             or _not_fitted(instance)
         )
 
@@ -154,7 +164,7 @@ class DecayingPotential(Route):
 
     def _potential(self, instance: Instance, t: float) -> Q | QDepth:
         start, depth = _balanced_start(instance)
-        scale = float(np.exp(-instance.decay * t))
+        scale = float(np.exp(-min(instance.decay * t, 230.0)))  # 10⁻¹⁰⁰: it is the L1 norm from there on
         return Q(scale, start) if depth == 2 else QDepth(scale * float(start[0]), depth)
 
 
@@ -180,7 +190,7 @@ class DecayingMargin(Route):
         try:
             slow_times, path = self._path(instance, times[-1])
         except NotSeparableError:
-            return Curves(np.full(len(times), np.nan), np.full(len(times), np.nan), ("the data are not separable",))
+            raise Unanswered("the data are not separable") from None
         scores = _scored(instance, Linear(), {"weights": path})
         rows = [np.interp(times, slow_times, scores[:, side]) for side in range(2)]
         return Curves(rows[0], rows[1], ("the first fit is taken to be immediate: margins of any size classify",))
@@ -250,20 +260,25 @@ class RiemannianLimit(Route):
     by = "the limit λ → 0: the Riemannian flow of the penalty on the solutions (Boursier et al. 2025, Prop. 2)"
 
     def obstacle(self, instance: Instance) -> str | None:
+        if isinstance(instance.experiment.model, MLP | EmbeddingMLP):
+            return "it is for smooth models (Assumption 1), and ReLUs have kinks"
         m = jax.eval_shape(lambda p: tangent.outputs(instance.problem, p), instance.initial).size
         if m > MOST:
             return f"the data hold {m} numbers, more than the {MOST} that it can project away"
-        return _not_squared(instance) or _not_penalty(instance, L2) or _not_followed(instance)
+        return _not_squared(instance) or _not_penalty(instance, L2) or _not_followed(instance) or _not_stable(instance)
 
     def curves(self, instance: Instance, times: np.ndarray) -> Curves:
         experiment, decay = instance.experiment, instance.decay
         fast = _KernelFlow(instance)
         outputs = fast.outputs(times)
         missing = np.linalg.norm((outputs - instance.targets.ravel()), axis=1) / np.linalg.norm(instance.targets)
-        flow = RiemannianFlow(until=float(decay * times[-1]), first=float(decay * times[-1]) * 1e-4)
+        end = float(decay * times[-1])
+        flow = RiemannianFlow(until=end, first=1e-4 * end, max_steps=_MOST_STEPS)
         run = run_experiment(dataclasses.replace(experiment, dynamics=flow, observations=_SLOW_TIMES), progress=False)
         metric = instance.task.metric
         slow = run.curves["time"].values[1:] / decay
+        if not len(slow) or slow[-1] <= 0:
+            raise Unanswered(f"the unregularised flow does not come to a solution ({run.message})")
         train, test = (np.interp(times, slow, run.curves[f"{side}_{metric}"].values[1:]) for side in ("train", "test"))
         early = missing > instance.task.criteria.train.value
         if early.any():
@@ -295,6 +310,17 @@ def _not_penalty(instance: Instance, *known: type) -> str | None:
 def _not_followed(instance: Instance) -> str | None:
     name = type(instance.experiment.dynamics)
     return None if name in _FOLLOWED else f"it describes gradient flow and descent, not {name.__name__}"
+
+
+def _not_stable(instance: Instance) -> str | None:
+    """Descent follows the flow only at steps below 2 over the curvature: else it diverges, or ends elsewhere."""
+    if instance.step_size is None:
+        return None
+    kernel = np.asarray(tangent.kernel(instance.problem, instance.initial))
+    curvature = instance.half_factor * float(np.linalg.eigvalsh(kernel)[-1])
+    if instance.step_size * curvature <= 2:
+        return None
+    return f"steps of {instance.step_size:g} do not follow the flow, whose curvature at the start is {curvature:.3g}"
 
 
 def _not_fitted(instance: Instance) -> str | None:
@@ -405,8 +431,9 @@ def _mirror_path(instance: Instance, times: np.ndarray) -> np.ndarray:
         atol=1e-9,
     )
     if not found.success:
-        raise RuntimeError(f"the mirror flow was lost at t={found.t[-1]:.3g}: {found.message}")
-    return weights(found.y.T @ X)
+        raise Unanswered(f"the mirror flow could not be followed ({found.message})")
+    nu = np.reshape(found.y, (len(y), -1))  # no columns if the data are fitted before they are first looked at
+    return weights(nu.T @ X)
 
 
 def _scored(instance: Instance, model: Model, params: PyTree[Array]) -> np.ndarray:
@@ -434,7 +461,8 @@ def _linear_path(instance: Instance, times: np.ndarray, decay: float) -> np.ndar
     modes = Vt @ start.ravel()
     rest = start.ravel() - Vt.T @ modes
     left, left_rest = (_remaining(instance, np.atleast_1d(rate), times) for rate in (rates, decay))
-    path = (goal + (modes - goal) * left) @ Vt + left_rest * rest
+    with np.errstate(invalid="ignore", over="ignore"):  # where it diverges
+        path = (goal + (modes - goal) * left) @ Vt + left_rest * rest
     return path.reshape(len(times), *start.shape)
 
 
