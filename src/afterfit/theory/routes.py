@@ -154,13 +154,20 @@ class DecayingPotential(Route):
         if not len(settled):
             rows = _scored(instance, Linear(), {"weights": fit})
             return Curves(rows[:, 0], rows[:, 1])
-        slow = np.linspace(settled[0], settled[-1], _SLOW_TIMES) if instance.decay else settled[:1]
+        slow = self._slow_times(instance.decay, settled[0], settled[-1])
         path = np.array([self._potential(instance, t).minimise(instance.design, instance.targets) for t in slow])
         rows = _scored(instance, Linear(), {"weights": np.concatenate([fit, path])})
         train, test = (
             np.concatenate([column[: len(fit)], np.interp(settled, slow, column[len(fit) :])]) for column in rows.T
         )
         return Curves(train, test)
+
+    def _slow_times(self, decay: float, first: float, last: float) -> np.ndarray:
+        """Even while log α(t) changes by its own size, 20/λ and more for any α that is not tiny, then log-spaced."""
+        if not decay:
+            return np.array([first])
+        knee = min(last, first + 20 / decay)
+        return np.unique(np.append(np.linspace(first, knee, _SLOW_TIMES), np.geomspace(knee, last, 8)))
 
     def _potential(self, instance: Instance, t: float) -> Q | QDepth:
         start, depth = _balanced_start(instance)
