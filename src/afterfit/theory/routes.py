@@ -101,17 +101,14 @@ class ConvexDescent(Route):
         fast = _linear_path(instance, times, 0.0)
         landed = _linear_path(instance, np.array([np.inf]), 0.0)[0]
         shape = landed.shape if type(instance.experiment.penalty) is Nuclear else None
-        slow_times, points, slopes = _down_the_penalty(X, landed, shape, beta * times[-1])
-        # To first order in β the loss holds the part of the penalty's pull that would leave the solutions:
-        # cXᵀ(Xa − y) = −β·(that part of the subgradient).
-        # (A projection holds all of it, and its end is the solution of least norm.)
+        slow_times, points = _down_the_penalty(X, landed, shape, beta * times[-1])
         projected = type(instance.experiment.dynamics) is ProjectedSubgradient
-        pinv, give = np.linalg.pinv(X), 0.0 if projected else beta / instance.half_factor
-        displaced = points - give * (slopes @ pinv @ pinv.T)
-        along = _interpolated(slow_times, displaced, beta * times).reshape(fast.shape)
+        if not projected:
+            points = _given_way(X, slow_times, points, beta / instance.half_factor, shape)
+        along = _interpolated(slow_times, points, beta * times).reshape(fast.shape)
         # The two scales together: slow motion starts where the fast one lands, so that is counted once.
         rows = _scored(instance, Linear(), {"weights": fast + along - landed})
-        if projected:
+        if projected:  # its end is the solution of least norm
             return Curves(rows[:, 0], rows[:, 1])
         floor = instance.score_weights(self._end(instance, X, y, beta, shape))
         return Curves(np.maximum(rows[:, 0], floor[0]), np.maximum(rows[:, 1], floor[1]))
@@ -492,35 +489,32 @@ def _remaining(instance: Instance, rates: np.ndarray, times: np.ndarray) -> np.n
 
 def _down_the_penalty(
     X: np.ndarray, start: np.ndarray, shape: tuple[int, ...] | None, end: float
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+) -> tuple[np.ndarray, np.ndarray]:
     """The steepest descent of ‖a‖₁ (or the nuclear norm, given a shape) from `start`, Xa staying as it is.
 
-    Slow times, points and subgradients there. Implicit steps: a_{k+1} is the point that trades the norm off against
-    its distance from a_k, so that kinks need no care and every step goes down.
+    Slow times and points. Implicit steps: a_{k+1} is the point that trades the norm off against its distance from a_k,
+    so that kinks need no care and every step goes down.
     """
     _, sigma, Vt = np.linalg.svd(X, full_matrices=False)
     rows = Vt[sigma > max(X.shape) * np.finfo(float).eps * sigma[0]]
     a, tau, multipliers = start.ravel(), 0.0, np.zeros(len(rows))
     target = rows @ a
-    if not a.any():  # at the least norm already
-        return np.zeros(1), a[None], a[None]
+    times, points = [tau], [a]
     scale = float(np.linalg.norm(start, 2) if shape else np.max(np.abs(a)))
-    found = []
-    while tau < end:
+    while tau < end and scale > 0:
         step = max(0.02 * scale, 0.05 * tau)
-        new, slope, multipliers = _implicit_step(rows, target, a, step, shape, multipliers)
-        found = found or [(0.0, a, slope)]
+        new, multipliers = _implicit_step(rows, target, a, step, shape, multipliers)
         tau += step
-        found.append((tau, new, slope))
+        times.append(tau)
+        points.append(new)
         if np.linalg.norm(new - a) <= 1e-7 * np.linalg.norm(a):
             break
         a = new
-    times, points, slopes = (np.array(column) for column in zip(*found, strict=True))
-    return times, points, slopes
+    return np.array(times), np.array(points)
 
 
-def _implicit_step(rows, target, a, step, shape, multipliers) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """argmin over Vb = v of step·‖b‖ + ½‖b − a‖², V with orthonormal rows; the subgradient of ‖·‖ there; step·μ.
+def _implicit_step(rows, target, a, step, shape, multipliers) -> tuple[np.ndarray, np.ndarray]:
+    """argmin over Vb = v of step·‖b‖ + ½‖b − a‖², V with orthonormal rows, and the multipliers m of Vb = v.
 
     By its dual, which is smooth: b = shrunk(a + Vᵀm), where m minimises ½‖shrunk(a + Vᵀm)‖² − ⟨v, m⟩.
     """
@@ -535,7 +529,39 @@ def _implicit_step(rows, target, a, step, shape, multipliers) -> tuple[np.ndarra
     options = {"maxiter": 2000, "maxcor": 30, "ftol": 0.0, "gtol": 1e-9 / size}
     m = minimize(dual, multipliers, jac=True, method="L-BFGS-B", options=options).x
     b = _shrunk(a + m @ rows, step, shape)
-    return b + (target - rows @ b) @ rows, (a + m @ rows - b) / step, m
+    return b + (target - rows @ b) @ rows, m
+
+
+def _given_way(
+    X: np.ndarray, times: np.ndarray, points: np.ndarray, strength: float, shape: tuple[int, ...] | None
+) -> np.ndarray:
+    """Where a penalty of finite strength (over the loss's factor) has the slow path, to first order.
+
+    Only what is not zero moves: entries, or singular directions. Along those the loss gives way by δ with
+    XᵀXδ = −strength·(slope of the norm), as the solution of the lasso does at the end of the path. Modes so slow that
+    they have not had the time are left where they are.
+    """
+    moved = points.copy()
+    for k, (tau, a) in enumerate(zip(np.maximum(times, times[1:2].sum()), points, strict=True)):
+        active, slope = _smooth_part(X, a, shape)
+        _, sigma, Vt = np.linalg.svd(active, full_matrices=False)
+        quick = sigma**2 * tau > strength
+        moved[k] -= strength * ((Vt[quick] @ slope) / sigma[quick] ** 2) @ Vt[quick]
+    return moved
+
+
+def _smooth_part(X: np.ndarray, a: np.ndarray, shape: tuple[int, ...] | None) -> tuple[np.ndarray, np.ndarray]:
+    """X on the directions along which the norm is smooth at a, and the norm's slope there."""
+    if shape is None:
+        some = np.abs(a) > 1e-6 * np.max(np.abs(a))
+        return X * some, np.sign(a) * some
+    U, values, Vt = np.linalg.svd(a.reshape(shape), full_matrices=False)
+    some = values > 1e-6 * values[0]
+    U, V = U[:, some], Vt[some].T
+    matrices = X.reshape(-1, *shape)
+    outside = matrices - U @ (U.T @ matrices)
+    tangential = matrices - outside + outside @ V @ V.T  # UUᵀM + (I − UUᵀ)MVVᵀ
+    return tangential.reshape(len(X), -1), (U @ V.T).ravel()
 
 
 def _shrunk(b: np.ndarray, by: float, shape: tuple[int, ...] | None) -> np.ndarray:
