@@ -349,7 +349,7 @@ def cells(row: dict[str, Any]) -> tuple[str, ...]:
 
 def reasons(by: str) -> str:
     """Why each theory is silent, every reason once and without the theory's name."""
-    found = [theory.partition(": ")[2] for theory in by.partition(". ")[2].rstrip(".").split("; ")]
+    found = [theory.rpartition(": ")[2] for theory in by.partition(". ")[2].rstrip(".").split("; ")]
     return "; ".join(dict.fromkeys(found))
 
 

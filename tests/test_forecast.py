@@ -30,7 +30,7 @@ CASES = {
         task=tasks.SparseRegression(n=59, d=60, sparsity=60),
         model=models.Linear(),
         penalty=penalties.L2(1e-2),
-        dynamics=dynamics.GradientFlow(until=2000.0, first=1e-3),
+        dynamics=dynamics.GradientDescent(lr=2e-3, steps=500_000),
         init=inits.Gaussian(3.0),
     ),
     "least squares, then the flow of the penalty": Experiment(
@@ -52,8 +52,8 @@ CASES = {
     "Riemannian flow": Experiment(
         task=tasks.SparseRegression(n=8, d=12, sparsity=1),
         model=models.DiagonalProduct(2),
-        penalty=penalties.L2(1e-3),
-        dynamics=dynamics.GradientFlow(until=3e4, first=1e-3),
+        penalty=penalties.L2(1e-2),
+        dynamics=dynamics.GradientDescent(lr=5e-3, steps=600_000),
         init=inits.Gaussian(1.0),
     ),
 }
@@ -76,8 +76,7 @@ def test_each_theory_foresees_the_run(theory):
 
 
 def test_closed_form_is_the_run_pointwise():
-    descent = dynamics.GradientDescent(lr=1e-3, steps=20_000)
-    foreseen, run = both(CASES["closed form"].set({"dynamics": descent.to_dict()}))
+    foreseen, run = both(CASES["closed form"].set({"dynamics.steps": 20_000}))
     np.testing.assert_allclose(run.curves["time"].values[1:], foreseen.time, rtol=1e-12)
     for side in ("train", "test"):
         measured = run.curves[f"{side}_error"].values[1:]
@@ -85,19 +84,20 @@ def test_closed_form_is_the_run_pointwise():
         np.testing.assert_allclose(getattr(foreseen, side), measured, rtol=1e-8, atol=1e-10)
 
 
-@pytest.mark.parametrize(("depth", "alpha"), [(2, 1e-3), (3, 1e-1)])
-def test_mirror_flow_is_the_run_pointwise(depth, alpha):
-    """In the rich regime, without penalty: n equations against the 2d of the net."""
+@pytest.mark.parametrize(("depth", "alpha", "lr"), [(2, 1e-3, 1e-5), (3, 1e-1, 4e-5)])
+def test_mirror_flow_is_the_run_pointwise(depth, alpha, lr):
+    """In the rich regime, without penalty: n equations against the 2d of the net, by descent in small steps."""
     foreseen, run = both(
         Experiment(
             task=REGRESSION,
             model=models.DiagonalNet(depth),
-            dynamics=dynamics.GradientFlow(until=100.0, first=1e-3, rtol=1e-7),
+            dynamics=dynamics.GradientDescent(lr=lr, steps=200_000),
             init=inits.Constant(scale=alpha),
         )
     )
-    # The net passes saddles, where errors of either integration (1e-6 a step) grow.
-    np.testing.assert_allclose(foreseen.test, run.curves["test_error"].values[1:], rtol=1e-3, atol=1e-3)
+    assert foreseen.t_gen is not None
+    # Descent is off the flow by lr x curvature, here up to 1 % of the time and with it of the errors.
+    np.testing.assert_allclose(foreseen.test, run.curves["test_error"].values[1:], atol=2e-2)
 
 
 def test_mirror_flow_ends_at_the_least_potential():
@@ -136,16 +136,22 @@ def test_no_theory_says_why(changes, reason):
     assert str(found).startswith("No forecast")
 
 
-def test_a_limit_that_does_not_exist_is_no_answer():
-    impossible = tasks.SparseRegression(n=15, d=5, sparsity=2, noise_variance=1.0)
-    decayed = Experiment(
-        task=impossible,
-        model=models.DiagonalNet(),
-        penalty=penalties.L2(1e-3),
-        dynamics=dynamics.GradientFlow(until=1e3),
-        init=inits.Constant(scale=1.0),
-    )
-    assert "data that a linear predictor can fit" in forecast(decayed.set({"model.depth": 2})).by
+def test_decay_needs_a_solution_to_move_along():
+    noisy = DECAYED_NET.set({"task.n": 50, "task.noise_variance": 1.0})
+    assert "data that a linear predictor can fit" in (routes.DecayingPotential().obstacle(posed(noisy)) or "")
+
+
+def test_a_limit_that_does_not_exist_is_no_answer(monkeypatch):
+    class Limitless(routes.ClosedForm):
+        by = "a theorem (of somebody)"
+
+        def curves(self, instance, times):
+            raise routes.Unanswered("there is no limit")
+
+    monkeypatch.setattr("afterfit.theory.forecast.ROUTES", (Limitless(),))
+    found = forecast(CASES["closed form"])
+    assert not found.answers
+    assert "a theorem: there is no limit" in found.by
 
 
 @pytest.mark.parametrize("shape", [None, (4, 5)])
