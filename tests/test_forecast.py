@@ -91,7 +91,7 @@ def test_mirror_flow_is_the_run_pointwise(depth, alpha, lr):
         Experiment(
             task=REGRESSION,
             model=models.DiagonalNet(depth),
-            dynamics=dynamics.GradientDescent(lr=lr, steps=200_000),
+            dynamics=dynamics.GradientDescent(lr=lr, steps=100_000),
             init=inits.Constant(scale=alpha),
         )
     )
