@@ -13,6 +13,7 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, PyTree
 
 from afterfit import tangent
 from afterfit.dynamics import (
@@ -23,7 +24,7 @@ from afterfit.dynamics import (
     RiemannianFlow,
 )
 from afterfit.losses import Exponential, Logistic, Squared
-from afterfit.models import DiagonalNet, Linear, Tangent
+from afterfit.models import MLP, DiagonalNet, EmbeddingMLP, Linear, Model, Tangent
 from afterfit.penalties import L1, L2, NoPenalty, Nuclear
 from afterfit.theory.instance import Instance
 from afterfit.theory.kernel import MOST
@@ -31,10 +32,11 @@ from afterfit.theory.potentials import Q, QDepth
 from afterfit.theory.programs import NotSeparableError, lasso, max_l2_margin, nuclear_penalised
 from afterfit.train import run_experiment
 
-__all__ = ["ROUTES", "Curves", "Route"]
+__all__ = ["ROUTES", "Curves", "Route", "Unanswered"]
 
 _FOLLOWED = (GradientFlow, GradientDescent, ProximalGradient, ProjectedSubgradient)  # dynamics that a flow describes
 _SLOW_TIMES = 48  # at which a slow path is computed; between them it is interpolated
+_MOST_STEPS = 20_000  # of a limiting flow: a forecast that takes longer than the run is none
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,6 +46,10 @@ class Curves:
     train: np.ndarray
     test: np.ndarray
     caveats: tuple[str, ...] = ()
+
+
+class Unanswered(Exception):
+    """A theory that seemed to speak to an instance has no limit there; the message says why."""
 
 
 class Route(abc.ABC):
@@ -57,7 +63,7 @@ class Route(abc.ABC):
 
     @abc.abstractmethod
     def curves(self, instance: Instance, times: np.ndarray) -> Curves:
-        """The metrics at those training times."""
+        """The metrics at those training times; `Unanswered` if the theorem's limit turns out not to exist."""
 
 
 class ClosedForm(Route):
@@ -72,8 +78,9 @@ class ClosedForm(Route):
 
     def curves(self, instance: Instance, times: np.ndarray) -> Curves:
         path = _linear_path(instance, times, instance.decay)
-        rows = [instance.score_weights(w) if np.all(np.isfinite(w)) else (np.inf, np.inf) for w in path]
-        return Curves(*np.array(rows).T)
+        rows = _scored(instance, Linear(), {"weights": path})
+        rows[~np.all(np.isfinite(path), axis=tuple(range(1, path.ndim)))] = np.inf
+        return Curves(rows[:, 0], rows[:, 1])
 
 
 class ConvexDescent(Route):
@@ -92,14 +99,18 @@ class ConvexDescent(Route):
     def curves(self, instance: Instance, times: np.ndarray) -> Curves:
         X, y, beta = _rows(instance), instance.targets, float(instance.experiment.penalty.strength)
         fast = _linear_path(instance, times, 0.0)
-        shape = fast.shape[1:]
         landed = _linear_path(instance, np.array([np.inf]), 0.0)[0]
-        matrices = type(instance.experiment.penalty) is Nuclear
-        slow_times, slow = _down_the_penalty(X, y, landed, shape if matrices else None, beta * times[-1])
-        along = _interpolated(slow_times, slow, beta * times)
+        shape = landed.shape if type(instance.experiment.penalty) is Nuclear else None
+        slow_times, points = _down_the_penalty(X, landed, shape, beta * times[-1])
+        projected = type(instance.experiment.dynamics) is ProjectedSubgradient
+        if not projected:
+            points = _given_way(X, slow_times, points, beta / instance.half_factor, shape)
+        along = _interpolated(slow_times, points, beta * times).reshape(fast.shape)
         # The two scales together: slow motion starts where the fast one lands, so that is counted once.
-        rows = np.array([instance.score_weights(w) for w in fast + along - landed])
-        floor = instance.score_weights(self._end(instance, X, y, beta, shape if matrices else None))
+        rows = _scored(instance, Linear(), {"weights": fast + along - landed})
+        if projected:  # its end is the solution of least norm
+            return Curves(rows[:, 0], rows[:, 1])
+        floor = instance.score_weights(self._end(instance, X, y, beta, shape))
         return Curves(np.maximum(rows[:, 0], floor[0]), np.maximum(rows[:, 1], floor[1]))
 
     def _end(self, instance: Instance, X: np.ndarray, y: np.ndarray, beta: float, shape: tuple[int, ...] | None):
@@ -115,10 +126,14 @@ class DecayingPotential(Route):
 
     With w₊ = e^{−λt}·u the decay is gone from the equation of u but for a change of speed, and u moves in the family
     that Woodworth et al. 2020 found: w(t) is argmin Q_{α(t)} among the predictors with its outputs, α(t) = αe^{−λt}.
-    Once the outputs are the targets, that is the whole slow phase, for every depth.
+    Once the outputs are the targets, that is the whole slow phase, for every depth. Until then the outputs follow n
+    equations of their own, see `_mirror_path`.
     """
 
-    by = "argmin Q at the decayed initialisation αe^{−λt} (Woodworth et al. 2020, Thms 1 and 3; Lyu et al. 2023, §3.3)"
+    by = (
+        "the mirror flow of Q until the fit, then argmin Q at the decayed initialisation αe^{−λt} "
+        "(Woodworth et al. 2020, Thms 1 and 3; Lyu et al. 2023, §3.3)"
+    )
 
     def obstacle(self, instance: Instance) -> str | None:
         return (
@@ -126,30 +141,35 @@ class DecayingPotential(Route):
             or _not_squared(instance)
             or _not_penalty(instance, L2, NoPenalty)
             or _not_followed(instance)
+            or _not_stable(instance)
+            or _not_fitted(instance)
         )
 
     def curves(self, instance: Instance, times: np.ndarray) -> Curves:
-        fast = _KernelFlow(instance)
-        outputs = fast.outputs(times)
-        missing = np.linalg.norm(outputs - instance.targets, axis=1) / np.linalg.norm(instance.targets)
-        rows, settled = np.empty((len(times), 2)), missing < 1e-6
-        for k in np.flatnonzero(~settled):
-            rows[k] = instance.score(fast.model, fast.at(times[k]))
-        if settled.any():
-            slow = np.unique(np.append(np.linspace(times[settled][0], times[-1], _SLOW_TIMES), times[settled][0]))
-            if not instance.decay:
-                slow = slow[:1]
-            scores = np.array([instance.score_weights(self._at(instance, t)) for t in slow])
-            for side in range(2):
-                rows[settled, side] = np.interp(times[settled], slow, scores[:, side])
-        return Curves(rows[:, 0], rows[:, 1], fast.caveats())
+        fit = _mirror_path(instance, times)
+        settled = times[len(fit) :]
+        if not len(settled):
+            rows = _scored(instance, Linear(), {"weights": fit})
+            return Curves(rows[:, 0], rows[:, 1])
+        slow = self._slow_times(instance.decay, settled[0], settled[-1])
+        path = np.array([self._potential(instance, t).minimise(instance.design, instance.targets) for t in slow])
+        rows = _scored(instance, Linear(), {"weights": np.concatenate([fit, path])})
+        train, test = (
+            np.concatenate([column[: len(fit)], np.interp(settled, slow, column[len(fit) :])]) for column in rows.T
+        )
+        return Curves(train, test)
 
-    def _at(self, instance: Instance, t: float) -> np.ndarray:
-        start, depth = np.abs(np.asarray(instance.initial["plus"])), instance.experiment.model.depth
-        scale = float(np.exp(-instance.decay * t))
-        if depth == 2:
-            return Q(scale, start).minimise(instance.design, instance.targets)
-        return QDepth(scale * float(start[0]), depth).minimise(instance.design, instance.targets)
+    def _slow_times(self, decay: float, first: float, last: float) -> np.ndarray:
+        """Even while log α(t) changes by its own size, 20/λ and more for any α that is not tiny, then log-spaced."""
+        if not decay:
+            return np.array([first])
+        knee = min(last, first + 20 / decay)
+        return np.unique(np.append(np.linspace(first, knee, _SLOW_TIMES), np.geomspace(knee, last, 8)))
+
+    def _potential(self, instance: Instance, t: float) -> Q | QDepth:
+        start, depth = _balanced_start(instance)
+        scale = float(np.exp(-min(instance.decay * t, 230.0)))  # 10⁻¹⁰⁰: it is the L1 norm from there on
+        return Q(scale, start) if depth == 2 else QDepth(scale * float(start[0]), depth)
 
 
 class DecayingMargin(Route):
@@ -166,24 +186,26 @@ class DecayingMargin(Route):
         if type(instance.task.loss) not in (Logistic, Exponential):
             return "it is for logistic and exponential losses"
         reason = _not_balanced(instance) or _not_penalty(instance, L2) or _not_followed(instance)
-        if reason is None and instance.experiment.model.depth != 2:
-            return f"it is for depth 2, not {instance.experiment.model.depth}"
+        if reason is None and _balanced_start(instance)[1] != 2:
+            return f"it is for depth 2, not {_balanced_start(instance)[1]}"
         return reason
 
     def curves(self, instance: Instance, times: np.ndarray) -> Curves:
         try:
             slow_times, path = self._path(instance, times[-1])
         except NotSeparableError:
-            return Curves(np.full(len(times), np.nan), np.full(len(times), np.nan), ("the data are not separable",))
-        scores = np.array([instance.score_weights(w) for w in path])
+            raise Unanswered("the data are not separable") from None
+        scores = _scored(instance, Linear(), {"weights": path})
         rows = [np.interp(times, slow_times, scores[:, side]) for side in range(2)]
-        return Curves(*rows, ("the first fit is taken to be immediate: margins of any size classify",))
+        return Curves(rows[0], rows[1], ("the first fit is taken to be immediate: margins of any size classify",))
 
     def _path(self, instance: Instance, end: float) -> tuple[np.ndarray, np.ndarray]:
         X, y, decay = instance.design, instance.targets, instance.decay
         Z, n = y[:, None] * X, len(y)
-        start = np.abs(np.asarray(instance.initial["plus"]))
-        mean = n * float(instance.task.loss(jnp.ones(1), jnp.ones(1), n) / instance.task.loss.each(1.0, 1.0))
+        start, _ = _balanced_start(instance)
+        mean = n * float(
+            instance.task.loss(jnp.ones(1), jnp.ones(1), n) / instance.task.loss.each(jnp.ones(()), jnp.ones(()))
+        )
         widest = max_l2_margin(X, y)
         step = 0.25 / decay
         slow = np.arange(0.0, min(end, 40 / decay) + step, step)
@@ -242,24 +264,29 @@ class RiemannianLimit(Route):
     by = "the limit λ → 0: the Riemannian flow of the penalty on the solutions (Boursier et al. 2025, Prop. 2)"
 
     def obstacle(self, instance: Instance) -> str | None:
+        if isinstance(instance.experiment.model, MLP | EmbeddingMLP):
+            return "it is for smooth models (Assumption 1), and ReLUs have kinks"
         m = jax.eval_shape(lambda p: tangent.outputs(instance.problem, p), instance.initial).size
         if m > MOST:
             return f"the data hold {m} numbers, more than the {MOST} that it can project away"
-        return _not_squared(instance) or _not_penalty(instance, L2) or _not_followed(instance)
+        return _not_squared(instance) or _not_penalty(instance, L2) or _not_followed(instance) or _not_stable(instance)
 
     def curves(self, instance: Instance, times: np.ndarray) -> Curves:
         experiment, decay = instance.experiment, instance.decay
         fast = _KernelFlow(instance)
         outputs = fast.outputs(times)
         missing = np.linalg.norm((outputs - instance.targets.ravel()), axis=1) / np.linalg.norm(instance.targets)
-        flow = RiemannianFlow(until=float(decay * times[-1]), first=float(decay * times[-1]) * 1e-4)
+        end = float(decay * times[-1])
+        flow = RiemannianFlow(until=end, first=1e-4 * end, max_steps=_MOST_STEPS)
         run = run_experiment(dataclasses.replace(experiment, dynamics=flow, observations=_SLOW_TIMES), progress=False)
         metric = instance.task.metric
         slow = run.curves["time"].values[1:] / decay
+        if not len(slow) or slow[-1] <= 0:
+            raise Unanswered(f"the unregularised flow does not come to a solution ({run.message})")
         train, test = (np.interp(times, slow, run.curves[f"{side}_{metric}"].values[1:]) for side in ("train", "test"))
         early = missing > instance.task.criteria.train.value
-        for k in np.flatnonzero(early):
-            train[k], test[k] = instance.score(fast.model, fast.at(times[k]))
+        if early.any():
+            train[early], test[early] = _scored(instance, fast.model, fast.along(times[early])).T
         caveats = fast.caveats()
         if run.status != "finished":
             caveats += (f"the limiting flow ends early ({run.message})",)
@@ -287,6 +314,24 @@ def _not_penalty(instance: Instance, *known: type) -> str | None:
 def _not_followed(instance: Instance) -> str | None:
     name = type(instance.experiment.dynamics)
     return None if name in _FOLLOWED else f"it describes gradient flow and descent, not {name.__name__}"
+
+
+def _not_stable(instance: Instance) -> str | None:
+    """Descent follows the flow only at steps below 2 over the curvature: else it diverges, or ends elsewhere."""
+    if instance.step_size is None:
+        return None
+    kernel = np.asarray(tangent.kernel(instance.problem, instance.initial))
+    curvature = instance.half_factor * float(np.linalg.eigvalsh(kernel)[-1])
+    if instance.step_size * curvature <= 2:
+        return None
+    return f"steps of {instance.step_size:g} do not follow the flow, whose curvature at the start is {curvature:.3g}"
+
+
+def _not_fitted(instance: Instance) -> str | None:
+    """Decay moves along the solutions of Xw = y, so there must be one; without it the flow needs none."""
+    X, y = _rows(instance), instance.targets
+    missing = np.linalg.norm(X @ np.linalg.lstsq(X, y, rcond=None)[0] - y) if instance.decay else 0.0
+    return "it is for data that a linear predictor can fit" if missing > 1e-9 * np.linalg.norm(y) else None
 
 
 def _not_balanced(instance: Instance) -> str | None:
@@ -321,24 +366,89 @@ class _KernelFlow:
         left = np.exp(-np.outer(times, self.rates)) * self.missing
         return self.instance.targets.ravel() + left @ self.vectors.T
 
-    def at(self, t: float):
-        """The parameters at one time."""
+    def along(self, times: np.ndarray):
+        """The parameters, every array with one row a time."""
         moving = self.values > 1e-13 * self.values[-1]
-        gone = self.missing[moving] * -np.expm1(-self.rates[moving] * t)
-        nu = self.vectors[:, moving] @ (gone / self.values[moving])
-        back = self.linear.pull_back(jnp.asarray(nu).reshape(self.linear.value.shape))
+        gone = self.missing[moving] * -np.expm1(-np.outer(times, self.rates[moving]))
+        nu = (gone / self.values[moving]) @ self.vectors[:, moving].T
+        back = jax.lax.map(self.linear.pull_back, jnp.asarray(nu).reshape(len(nu), *self.linear.value.shape))
         return jax.tree.map(jnp.subtract, self.instance.initial, back)
 
     def caveats(self) -> tuple[str, ...]:
         """Whether features would move during the fit: how far the kernel changes on the way to its own solution."""
         if self.instance.model.linear:
             return ()
-        after = np.asarray(tangent.kernel(self.instance.problem, self.at(np.inf)))
+        end = jax.tree.map(lambda rows: rows[0], self.along(np.array([np.inf])))
+        after = np.asarray(tangent.kernel(self.instance.problem, end))
         before = (self.vectors * self.values) @ self.vectors.T
         change = float(np.linalg.norm(after - before) / np.linalg.norm(before))
         if change <= 0.5:
             return ()
         return (f"t_fit is the kernel regime's, but the tangent kernel would change by {change:.0%} on the way",)
+
+
+def _balanced_start(instance: Instance) -> tuple[np.ndarray, int]:
+    """α, one number a weight, and the depth D of a diagonal net."""
+    model = instance.experiment.model
+    assert isinstance(model, DiagonalNet), "an obstacle to any other"
+    return np.asarray(instance.initial["plus"]), model.depth
+
+
+def _mirror_path(instance: Instance, times: np.ndarray) -> np.ndarray:
+    """The weights of a balanced diagonal net without penalty, up to the time when the data are fitted to 10⁻⁶.
+
+    The flow keeps w = 2α²·sinh(Xᵀν), ν′ = −4g, g the derivative of the loss in the outputs; for depth D > 2,
+    w = α^D·h_D(Xᵀν), ν′ = −D(D − 2)α^{D−2}g (Woodworth et al. 2020, proofs of Thms 1 and 3). That is n numbers to
+    follow, and good in the kernel and in the rich regime alike.
+    """
+    from scipy.integrate import solve_ivp
+
+    X, y = instance.design, instance.targets
+    start, depth = _balanced_start(instance)
+    speed = instance.half_factor * (4 if depth == 2 else depth * (depth - 2) * start[0] ** (depth - 2))
+    power = depth / (depth - 2) if depth > 2 else np.inf
+
+    def weights(s: np.ndarray) -> np.ndarray:
+        if depth == 2:
+            return 2 * start**2 * np.sinh(s)
+        inside = np.where(np.abs(s) < 1, s, np.nan)  # a step out of the domain is refused
+        return start**depth * ((1 - inside) ** -power - (1 + inside) ** -power)
+
+    def slopes(s: np.ndarray) -> np.ndarray:
+        if depth == 2:
+            return 2 * start**2 * np.cosh(s)
+        return start**depth * power * ((1 - s) ** (-power - 1) + (1 + s) ** (-power - 1))
+
+    def left(t: float, nu: np.ndarray) -> float:
+        return float(np.linalg.norm(X @ weights(X.T @ nu) - y) - 1e-6 * np.linalg.norm(y))
+
+    left.terminal = True  # pyright: ignore[reportFunctionMemberAccess]
+    found = solve_ivp(
+        lambda t, nu: speed * (y - X @ weights(X.T @ nu)),
+        (0.0, times[-1]),
+        np.zeros(len(y)),
+        method="BDF",
+        t_eval=times,
+        events=left,
+        jac=lambda t, nu: -speed * (X * slopes(X.T @ nu)) @ X.T,
+        rtol=1e-6,
+        atol=1e-9,
+    )
+    if not found.success:
+        raise Unanswered(f"the mirror flow could not be followed ({found.message})")
+    nu = np.reshape(found.y, (len(y), -1))  # no columns if the data are fitted before they are first looked at
+    return weights(nu.T @ X)
+
+
+def _scored(instance: Instance, model: Model, params: PyTree[Array]) -> np.ndarray:
+    """Training and test metric of a model, one row for each row of its parameters."""
+    names = [f"{side}_{instance.task.metric}" for side in ("train", "test")]
+
+    def score(row: PyTree[Array]) -> Array:
+        metrics = instance.task.metrics(model, row, instance.problem.data)
+        return jnp.stack([metrics[name] for name in names])
+
+    return np.array(jax.jit(lambda rows: jax.lax.map(score, rows))(jax.tree.map(jnp.asarray, params)))
 
 
 def _rows(instance: Instance) -> np.ndarray:
@@ -355,7 +465,8 @@ def _linear_path(instance: Instance, times: np.ndarray, decay: float) -> np.ndar
     modes = Vt @ start.ravel()
     rest = start.ravel() - Vt.T @ modes
     left, left_rest = (_remaining(instance, np.atleast_1d(rate), times) for rate in (rates, decay))
-    path = (goal + (modes - goal) * left) @ Vt + left_rest * rest
+    with np.errstate(invalid="ignore", over="ignore"):  # where it diverges
+        path = (goal + (modes - goal) * left) @ Vt + left_rest * rest
     return path.reshape(len(times), *start.shape)
 
 
@@ -377,39 +488,80 @@ def _remaining(instance: Instance, rates: np.ndarray, times: np.ndarray) -> np.n
 
 
 def _down_the_penalty(
-    X: np.ndarray, y: np.ndarray, start: np.ndarray, shape: tuple[int, ...] | None, end: float
+    X: np.ndarray, start: np.ndarray, shape: tuple[int, ...] | None, end: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The steepest descent of ‖a‖₁ (or the nuclear norm, given a shape) on {Xa = y}: slow times and points.
+    """The steepest descent of ‖a‖₁ (or the nuclear norm, given a shape) from `start`, Xa staying as it is.
 
-    Implicit steps: a_{k+1} is the point that trades the norm off against its distance from a_k, so that kinks need
-    no care and every step goes down. Each is found by Douglas–Rachford splitting.
+    Slow times and points. Implicit steps: a_{k+1} is the point that trades the norm off against its distance from a_k,
+    so that kinks need no care and every step goes down.
     """
-    pinv = np.linalg.pinv(X)
-    a, tau = start.ravel(), 0.0
-    scale = float(np.linalg.norm(a.reshape(shape), 2) if shape else np.max(np.abs(a)))
-    times, points = [0.0], [a]
-    while tau < end:
+    _, sigma, Vt = np.linalg.svd(X, full_matrices=False)
+    rows = Vt[sigma > max(X.shape) * np.finfo(float).eps * sigma[0]]
+    a, tau, multipliers = start.ravel(), 0.0, np.zeros(len(rows))
+    target = rows @ a
+    times, points = [tau], [a]
+    scale = float(np.linalg.norm(start, 2) if shape else np.max(np.abs(a)))
+    while tau < end and scale > 0:
         step = max(0.02 * scale, 0.05 * tau)
-        new = _implicit_step(X, y, pinv, a, step, shape)
+        new, multipliers = _implicit_step(rows, target, a, step, shape, multipliers)
         tau += step
         times.append(tau)
         points.append(new)
         if np.linalg.norm(new - a) <= 1e-7 * np.linalg.norm(a):
             break
         a = new
-    return np.array(times), np.array(points).reshape(len(points), *start.shape)
+    return np.array(times), np.array(points)
 
 
-def _implicit_step(X, y, pinv, a, step, shape) -> np.ndarray:
-    """argmin over Xb = y of step·‖b‖ + ½‖b − a‖²."""
-    z = a
-    for _ in range(3000):
-        b = z - pinv @ (X @ z - y)
-        v = _shrunk((2 * b - z + a) / 2, step / 2, shape)
-        z = z + v - b
-        if np.linalg.norm(v - b) <= 1e-8 * np.linalg.norm(a):
-            break
-    return b
+def _implicit_step(rows, target, a, step, shape, multipliers) -> tuple[np.ndarray, np.ndarray]:
+    """argmin over Vb = v of step·‖b‖ + ½‖b − a‖², V with orthonormal rows, and the multipliers m of Vb = v.
+
+    By its dual, which is smooth: b = shrunk(a + Vᵀm), where m minimises ½‖shrunk(a + Vᵀm)‖² − ⟨v, m⟩.
+    """
+    from scipy.optimize import minimize
+
+    size = np.linalg.norm(a)
+
+    def dual(m: np.ndarray) -> tuple[float, np.ndarray]:
+        b = _shrunk(a + m @ rows, step, shape)
+        return (b @ b / 2 - target @ m) / size**2, (rows @ b - target) / size**2
+
+    options = {"maxiter": 2000, "maxcor": 30, "ftol": 0.0, "gtol": 1e-9 / size}
+    m = minimize(dual, multipliers, jac=True, method="L-BFGS-B", options=options).x
+    b = _shrunk(a + m @ rows, step, shape)
+    return b + (target - rows @ b) @ rows, m
+
+
+def _given_way(
+    X: np.ndarray, times: np.ndarray, points: np.ndarray, strength: float, shape: tuple[int, ...] | None
+) -> np.ndarray:
+    """Where a penalty of finite strength (over the loss's factor) has the slow path, to first order.
+
+    Only what is not zero moves: entries, or singular directions. Along those the loss gives way by δ with
+    XᵀXδ = −strength·(slope of the norm), as the solution of the lasso does at the end of the path. Modes so slow that
+    they have not had the time are left where they are.
+    """
+    moved = points.copy()
+    for k, (tau, a) in enumerate(zip(np.maximum(times, times[1:2].sum()), points, strict=True)):
+        active, slope = _smooth_part(X, a, shape)
+        _, sigma, Vt = np.linalg.svd(active, full_matrices=False)
+        quick = sigma**2 * tau > strength
+        moved[k] -= strength * ((Vt[quick] @ slope) / sigma[quick] ** 2) @ Vt[quick]
+    return moved
+
+
+def _smooth_part(X: np.ndarray, a: np.ndarray, shape: tuple[int, ...] | None) -> tuple[np.ndarray, np.ndarray]:
+    """X on the directions along which the norm is smooth at a, and the norm's slope there."""
+    if shape is None:
+        some = np.abs(a) > 1e-6 * np.max(np.abs(a))
+        return X * some, np.sign(a) * some
+    U, values, Vt = np.linalg.svd(a.reshape(shape), full_matrices=False)
+    some = values > 1e-6 * values[0]
+    U, V = U[:, some], Vt[some].T
+    matrices = X.reshape(-1, *shape)
+    outside = matrices - U @ (U.T @ matrices)
+    tangential = matrices - outside + outside @ V @ V.T  # UUᵀM + (I − UUᵀ)MVVᵀ
+    return tangential.reshape(len(X), -1), (U @ V.T).ravel()
 
 
 def _shrunk(b: np.ndarray, by: float, shape: tuple[int, ...] | None) -> np.ndarray:
@@ -420,6 +572,4 @@ def _shrunk(b: np.ndarray, by: float, shape: tuple[int, ...] | None) -> np.ndarr
 
 
 def _interpolated(times: np.ndarray, points: np.ndarray, at: np.ndarray) -> np.ndarray:
-    flat = points.reshape(len(points), -1)
-    columns = [np.interp(at, times, flat[:, k]) for k in range(flat.shape[1])]
-    return np.stack(columns, axis=1).reshape(len(at), *points.shape[1:])
+    return np.stack([np.interp(at, times, column) for column in points.T], axis=1)
