@@ -8,9 +8,10 @@ import pytest
 from afterfit import dynamics, inits, models, penalties, tasks
 from afterfit.experiment import Experiment
 from afterfit.run import Run
-from afterfit.theory import Q, lasso, nuclear_penalised, routes
+from afterfit.theory import Q, lasso, nuclear_penalised
 from afterfit.theory.forecast import Forecast, forecast
 from afterfit.theory.instance import posed
+from afterfit.theory.routes import Unanswered, diagonal, linear
 from afterfit.train import run_experiment
 
 RECOVERY = tasks.SparseRecovery(n=20, sparsity=2, N=13, scale=1.0)
@@ -102,7 +103,7 @@ def test_mirror_flow_is_the_run_pointwise(depth, alpha, lr):
 
 def test_mirror_flow_ends_at_the_least_potential():
     instance = posed(DECAYED_NET.set({"init.scale": 0.1}))
-    path = routes._mirror_path(instance, np.geomspace(1e-3, 1e3, 300))
+    path = diagonal._mirror_path(instance, np.geomspace(1e-3, 1e3, 300))
     expected = Q(0.1).minimise(instance.design, instance.targets)
     # The path stops at a relative error of 1e-6 in the outputs; the weights follow up to the conditioning of X.
     np.testing.assert_allclose(path[-1], expected, atol=1e-3)
@@ -138,15 +139,15 @@ def test_no_theory_says_why(changes, reason):
 
 def test_decay_needs_a_solution_to_move_along():
     noisy = DECAYED_NET.set({"task.n": 50, "task.noise_variance": 1.0})
-    assert "data that a linear predictor can fit" in (routes.DecayingPotential().obstacle(posed(noisy)) or "")
+    assert "data that a linear predictor can fit" in (diagonal.DecayingPotential().obstacle(posed(noisy)) or "")
 
 
 def test_a_limit_that_does_not_exist_is_no_answer(monkeypatch):
-    class Limitless(routes.ClosedForm):
+    class Limitless(linear.ClosedForm):
         by = "a theorem (of somebody)"
 
         def curves(self, instance, times):
-            raise routes.Unanswered("there is no limit")
+            raise Unanswered("there is no limit")
 
     monkeypatch.setattr("afterfit.theory.forecast.ROUTES", (Limitless(),))
     found = forecast(CASES["closed form"])
@@ -160,7 +161,7 @@ def test_implicit_step_is_optimal(shape):
     rng = np.random.default_rng(0)
     rows = np.linalg.qr(rng.standard_normal((20, 8)))[0].T
     a, target, step = rng.standard_normal(20), rng.standard_normal(8), 0.3
-    b, m = routes._implicit_step(rows, target, a, step, shape, np.zeros(8))
+    b, m = linear._implicit_step(rows, target, a, step, shape, np.zeros(8))
     slope = (a + m @ rows - b) / step
     np.testing.assert_allclose(rows @ b, target, atol=1e-12)
     size = np.abs(b).sum() if shape is None else np.linalg.norm(b.reshape(shape), "nuc")
@@ -178,8 +179,8 @@ def test_the_path_ends_at_the_penalised_program(matrix):
     y = X @ truth
     landed = np.linalg.pinv(X) @ y
     start = landed.reshape(shape) if shape else landed
-    times, points = routes._down_the_penalty(X, start, shape, 100.0)
-    end = routes._given_way(X, times, points, strength, shape)[-1]
+    times, points = linear._down_the_penalty(X, start, shape, 100.0)
+    end = linear._given_way(X, times, points, strength, shape)[-1]
     exact = nuclear_penalised(X.reshape(18, 5, 5), y, strength).ravel() if matrix else lasso(X, y, strength)
     # To first order: what the strength moves is found to 1 % of itself.
     change = float(np.linalg.norm(exact - points[-1]))
