@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -149,7 +151,7 @@ def test_a_limit_that_does_not_exist_is_no_answer(monkeypatch):
         def curves(self, instance, times):
             raise Unanswered("there is no limit")
 
-    monkeypatch.setattr("afterfit.theory.forecast.ROUTES", (Limitless(),))
+    monkeypatch.setattr(sys.modules[forecast.__module__], "ROUTES", (Limitless(),))
     found = forecast(CASES["closed form"])
     assert not found.answers
     assert "a theorem: there is no limit" in found.by
