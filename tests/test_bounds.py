@@ -1,13 +1,16 @@
-"""Generalisation bounds of large-margin classifiers, against exact errors and exact complexities."""
+"""Bounds, against exact errors and complexities of classifiers and against the flows of wide factorisations."""
 
+import dataclasses
 import itertools
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.integrate import solve_ivp
 
 from afterfit import SpecError, theory
+from afterfit.papers.woodworth2020.bounds import Start
 from afterfit.theory.bounds import (
     l1_margin_bound,
     l2_margin_bound,
@@ -124,3 +127,46 @@ def test_margins_are_those_that_the_proofs_need(seed, n, sizes):
 def test_bad_input_is_refused(call, message):
     with pytest.raises(SpecError, match=message):
         call()
+
+
+# The kernel regime of a wide factorisation
+
+
+@given(st.integers(0, 10_000), st.floats(0.1, 1.0), st.floats(0.0, 0.9))
+@settings(max_examples=12)
+def test_a_wide_factorisation_stays_as_near_its_tangent_model_as_thm_9_says(seed, share, crooked):
+    """Woodworth et al. 2020, Thm 9, by SciPy's integrator on random symmetric measurements of WWᵀ."""
+    rng = np.random.default_rng(seed)
+    d, k, n, mu = 3, 5, 3, 4.0
+    X = rng.standard_normal((n, d, d))
+    X = (X + X.transpose(0, 2, 1)) / 2
+    eigenvalues = np.linalg.eigvalsh(X.reshape(n, -1) @ X.reshape(n, -1).T)
+    least, largest = float(eigenvalues[0]), float(eigenvalues[-1])
+    # W(0)W(0)ᵀ = μI + γS with ‖S‖ = 1, and γ as large as `crooked` of what is allowed.
+    gamma = crooked * mu * least / (4 * largest)
+    S = np.diag([1.0, -1.0, 0.5])
+    V, _ = np.linalg.qr(rng.standard_normal((k, d)))
+    W0 = np.sqrt(mu + gamma * np.diag(S))[:, None] * V.T
+    start = Start(d, k, 1.0, mu, gamma, 1.0, 1.0, least, largest)
+    misfit = share * start.allowed
+    start = dataclasses.replace(start, misfit=misfit)
+    assert start.close
+    assert start.fits
+    away = rng.standard_normal(n)
+    y = np.tensordot(X, W0 @ W0.T) + misfit * away / np.linalg.norm(away)
+
+    def flow(t, w):
+        W = w.reshape(d, k)
+        return (-4 * np.tensordot(np.tensordot(X, W @ W.T) - y, X, axes=1) @ W).ravel()
+
+    def tangent_flow(t, w):
+        f = np.tensordot(X, W0 @ W0.T) + 2 * np.tensordot(X, (w.reshape(d, k) - W0) @ W0.T)
+        return (-4 * np.tensordot(f - y, X, axes=1) @ W0).ravel()
+
+    times = np.geomspace(1e-3, 50, 60) / (mu * largest)
+    paths = [
+        solve_ivp(f, (0, times[-1]), W0.ravel(), t_eval=times, rtol=1e-8, atol=1e-10, method="LSODA").y.T
+        for f in (flow, tangent_flow)
+    ]
+    assert np.linalg.norm(paths[0] - W0.ravel(), axis=1).max() <= start.way
+    assert np.linalg.norm(paths[0] - paths[1], axis=1).max() <= start.apart

@@ -42,7 +42,7 @@ class Reading:
             f"{self.theorem}: {verdict}",
             *textwrap.wrap(self.says, 100, initial_indent="  ", subsequent_indent="  "),
         ]
-        lines += [f"    {_MARKS[check.holds]} {check.name}: {check.number}" for check in self.checks]
+        lines += [f"    {_MARKS[c.holds] if c.needed else '·'} {c.name}: {c.number}" for c in self.checks]
         lines += [f"    → {outcome.predicts}: {outcome.happened}" for outcome in self.outcomes]
         return "\n".join(lines)
 

@@ -34,6 +34,7 @@ from afterfit.theory.thresholds import alpha_thm2_l2, log_alpha_thm2_l1
 
 __all__ = ["THEOREMS", "Case", "Check", "Outcome", "Theorem"]
 
+_SIGNS = 6  # entries of a support whose 2^s signs are all gone through
 _EPSILON = 0.1  # of Thm 2: within 10 % of the least norm
 
 
@@ -301,9 +302,15 @@ class SparseRecovery(Theorem):
         yield Check(
             f"RIP of unit columns: δ_{2 * s} < 1/√2", _between(isometry), _below(isometry, 2**-0.5), needed=False
         )
-        if s <= 8:
-            rho = sensing.null_space_constant(X, support=support.tolist())
-            yield Check("null space property on the support: ρ < 1", _between(rho), _below(rho, 1.0))
+        if s > _SIGNS:
+            yield Check("null space property on the support", f"{s} entries are too many to check all signs", None)
+            return
+        rho = sensing.null_space_constant(X, support=support.tolist())
+        yield Check("null space property on the support: ρ < 1", _between(rho), _below(rho, 1.0))
+        if rho.upper < 1:
+            wider = (1 + rho.upper) / 2
+            tau = sensing.robust_null_space_constant(X, wider, support.tolist())
+            yield Check(f"robust null space property with ρ = {wider:.3g}", f"τ = {tau:.3g}", bool(np.isfinite(tau)))
 
     def outcomes(self, case: Case) -> Iterator[Outcome]:
         yield from _timed(case, "‖â − a*‖_∞/β", "‖x(t₁) − x*‖²/(βη)")
@@ -329,6 +336,9 @@ class MatrixRecovery(Theorem):
         rank = int(np.linalg.matrix_rank(truth, tol=1e-8 * np.linalg.norm(truth, 2)))
         mu0, mu1 = sensing.completion_coherences(truth, rank)
         yield Check("coherence of the truth's singular spaces", f"μ₀ = {mu0:.3g}, μ₁ = {mu1:.3g}", None, needed=False)
+        rows, columns = sensing.leverage_scores(truth, rank)
+        scores = f"rows {rows.min():.2g} to {rows.max():.2g}, columns {columns.min():.2g} to {columns.max():.2g}"
+        yield Check("leverage scores of the truth", scores, None, needed=False)
         freedom = rank * (sum(truth.shape) - rank)
         n = len(case.instance.targets)
         yield Check("at least r(n₁ + n₂ − r) observations", f"{n} for {freedom} degrees of freedom", n >= freedom)
