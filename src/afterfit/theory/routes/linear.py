@@ -152,10 +152,13 @@ def _given_way(
     XᵀXδ = −strength·(slope of the norm), as the solution of the lasso does at the end of the path. Modes so slow that
     they have not had the time are left where they are.
     """
+    from scipy.linalg import svd
+
     moved = points.copy()
     for k, (tau, a) in enumerate(zip(np.maximum(times, times[1:2].sum()), points, strict=True)):
         active, slope = _smooth_part(X, a, shape)
-        _, sigma, Vt = np.linalg.svd(active, full_matrices=False)
+        # gesvd: NumPy's quicker gesdd sometimes fails on matrices with as many zeros and ties as these.
+        _, sigma, Vt = svd(active, full_matrices=False, lapack_driver="gesvd")
         quick = sigma**2 * tau > strength
         moved[k] -= strength * ((Vt[quick] @ slope) / sigma[quick] ** 2) @ Vt[quick]
     return moved
