@@ -1,0 +1,80 @@
+"""What Thms 3.4 to 3.10 share: the flow from α·θ̄ with λ = 1/α, up to a time in units of (1/λ)·log α."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from afterfit import dynamics, inits, models, penalties, tasks
+from afterfit.experiment import Experiment
+from afterfit.run import Run
+
+__all__ = ["by_share", "legends_below", "log_slope", "margin_flow", "scale_of", "table_flow", "weights_of"]
+
+
+def margin_flow(n: int, d: int, alpha: float, share: float, observations: int) -> Experiment:
+    """A diagonal net on Gaussian inputs with the exponential loss, from (α, …, α) until share·(1/λ)·log α, λ = 1/α.
+
+    Gaussian inputs have one classifier of largest L1 margin; ±1 inputs can have many.
+    """
+    return Experiment(
+        task=tasks.SparseClassification(n=n, d=d, sparsity=3, design="gaussian", loss_name="exponential"),
+        model=models.DiagonalNet(),
+        penalty=penalties.L2(1 / alpha),
+        # An error of rtol in θ is one of α²·rtol in the outputs, and a loss that has vanished does not take a step that
+        # went too far back.
+        dynamics=dynamics.GradientFlow(
+            until=float(share * alpha * np.log(alpha)), first=1e-3 * alpha, rtol=1e-2 / alpha**2, atol=1e-100
+        ),
+        init=inits.Constant(scale=alpha),
+        observations=observations,
+    )
+
+
+def table_flow(
+    d: int, observed: float, alpha: float, share: float, observations: int, decay: float | None = None
+) -> Experiment:
+    """UUᵀ − VVᵀ on the multiplication table, from U = V = αI until share·(1/λ)·log α, λ = 1/α unless it is given."""
+    decay = decay or 1 / alpha
+    end = float(share / decay * np.log(alpha))
+    return Experiment(
+        task=tasks.MatrixCompletion(d, d, 1, observed=observed, truth="multiplication_table", reduction="mean"),
+        model=models.SymmetricFactorisation(),
+        penalty=penalties.L2(decay),
+        dynamics=dynamics.GradientFlow(until=end, first=1e-2 / alpha**2, rtol=1e-7, method="implicit"),
+        init=inits.Identity(alpha),
+        observations=observations,
+    )
+
+
+def by_share(runs: Mapping[str, Run], shares: Iterable[float]) -> dict[float, list[Run]]:
+    """The runs until each share of (1/λ)·log α, in the order of α; their names end in the share."""
+    return {
+        share: sorted((run for name, run in runs.items() if name.endswith(f" {share:g}")), key=scale_of)
+        for share in shares
+    }
+
+
+def scale_of(run: Run) -> float:
+    """α of a run."""
+    return run.spec["init"]["scale"]
+
+
+def weights_of(run: Run) -> np.ndarray:
+    """w = u² − v² of a diagonal net, or W = UUᵀ − VVᵀ, at the end of a run."""
+    if "plus" in run.params:
+        return (run.params["plus"] + run.params["minus"]) * (run.params["plus"] - run.params["minus"])
+    return run.params["U"] @ run.params["U"].T - run.params["V"] @ run.params["V"].T
+
+
+def log_slope(x: Sequence[float] | np.ndarray, y: Sequence[float] | np.ndarray) -> float:
+    """The slope of log y against log x."""
+    return float(np.polyfit(np.log(x), np.log(y), 1)[0])
+
+
+def legends_below(figure: Figure) -> None:
+    """A legend under each of the axes, where it covers nothing."""
+    for ax in figure.axes:
+        ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2, frameon=False, fontsize="small")
