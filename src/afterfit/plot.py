@@ -20,7 +20,17 @@ if TYPE_CHECKING:
     from afterfit.diagnose import Verdict
     from afterfit.run import Run
 
-__all__ = ["TEST", "TRAIN", "Overlay", "log_time_axes", "mark_phases", "plot_run", "setting_line", "verdict_of"]
+__all__ = [
+    "TEST",
+    "TRAIN",
+    "Overlay",
+    "legend_below",
+    "log_time_axes",
+    "mark_phases",
+    "plot_run",
+    "setting_line",
+    "verdict_of",
+]
 
 # Colour-blind safe, and told apart without colour by their dashes and widths.
 TRAIN = {"color": "#0072B2", "linestyle": "--", "linewidth": 1.4}
@@ -111,6 +121,21 @@ def log_time_axes(*axes: Axes, in_logs: bool = False) -> None:
         else:
             ax.set_xscale("log")
             ax.set_xlabel("training time t = Σ step sizes")
+
+
+def legend_below(*axes: Axes, ncols: int = 2, title: str | None = None) -> None:
+    """Put the legend of each of `axes` below it, clear of its label, where it covers nothing."""
+    for ax in axes:
+        ax.legend(
+            loc="upper center",
+            bbox_to_anchor=(0.5, 0.0),
+            borderaxespad=4.8,  # in font sizes: the room of tick labels and label, whatever the height of the axes
+            ncols=ncols,
+            frameon=False,
+            fontsize="small",
+            title=title,
+            title_fontsize="small",
+        )
 
 
 def mark_phases(ax: Axes, verdict: Verdict, *, in_logs: bool = False, label: bool = True) -> None:

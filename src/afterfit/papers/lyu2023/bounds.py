@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from afterfit import dynamics, inits, models, penalties, tasks, theory
 from afterfit.experiment import Experiment
 from afterfit.papers.gallery import Entry, Finding
-from afterfit.papers.lyu2023.regimes import legends_below, log_slope
-from afterfit.plot import TEST, TRAIN, log_time_axes, mark_phases
+from afterfit.papers.measure import log_slope
+from afterfit.plot import TEST, TRAIN, legend_below, log_time_axes, mark_phases
 from afterfit.run import Run
 from afterfit.theory.bounds import (
     l1_margin_bound,
@@ -40,8 +40,8 @@ class Bounds(Entry):
         "margin are found by convex programs for many training sets, and scored on fresh inputs; the bounds (38) and "
         "(40) are for δ = 0.1. A bound above 1 says nothing, and these say nothing until the error has long been 0: "
         "for k = 1 and d = 20, where they are checked, from some 200 (L1) and 500 (L2) examples on. So the sample "
-        "sizes are also measured for themselves. One diagonal net shows what they mean for training: with n between the "
-        "two, it is first as bad as the largest L2 margin and then as good as the largest L1 margin."
+        "sizes are also measured for themselves. One diagonal net shows what they mean for training: with n between "
+        "the two, it is first as bad as the largest L2 margin and then as good as the largest L1 margin."
     )
     claims = (
         "Thm E.3: the Rademacher complexities of F₁ and F₂ are below (36) and (37)",
@@ -99,7 +99,7 @@ class Bounds(Entry):
         needed.plot(fine, first["L2"] * fine / fine[0], "k:", lw=1.0, label="∝ d")
         needed.plot(fine, first["L1"] * np.log(fine) / np.log(fine[0]), "k-.", lw=1.0, label="∝ log d")
         needed.set(xlabel="dimension d", ylabel="examples for a test error of 10 %", title="k = 3")
-        legends_below(figure)
+        legend_below(*figure.axes)
         return figure
 
     def check(self, runs: Mapping[str, Run], scale: str, progress: bool | None) -> Iterator[Finding]:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from afterfit import dynamics, inits, models, penalties, tasks
 from afterfit.experiment import Experiment
 from afterfit.run import Run
 
-__all__ = ["by_share", "legends_below", "log_slope", "margin_flow", "scale_of", "table_flow", "weights_of"]
+__all__ = ["by_share", "margin_flow", "scale_of", "table_flow", "weights_of"]
 
 
 def margin_flow(n: int, d: int, alpha: float, share: float, observations: int) -> Experiment:
@@ -67,14 +66,3 @@ def weights_of(run: Run) -> np.ndarray:
     if "plus" in run.params:
         return (run.params["plus"] + run.params["minus"]) * (run.params["plus"] - run.params["minus"])
     return run.params["U"] @ run.params["U"].T - run.params["V"] @ run.params["V"].T
-
-
-def log_slope(x: Sequence[float] | np.ndarray, y: Sequence[float] | np.ndarray) -> float:
-    """The slope of log y against log x."""
-    return float(np.polyfit(np.log(x), np.log(y), 1)[0])
-
-
-def legends_below(figure: Figure) -> None:
-    """A legend under each of the axes, where it covers nothing."""
-    for ax in figure.axes:
-        ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2, frameon=False, fontsize="small")

@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 
 from afterfit.experiment import Experiment
 from afterfit.papers.gallery import Entry, Finding
-from afterfit.papers.lyu2023.regimes import legends_below, margin_flow, scale_of
-from afterfit.plot import mark_phases
+from afterfit.papers.lyu2023.regimes import margin_flow, scale_of
+from afterfit.plot import legend_below, mark_phases
 from afterfit.run import Run
 
 __all__ = ["Sharpness"]
@@ -101,7 +101,7 @@ class Sharpness(Entry):
             label=r"$\lambda$ varied",
         )
         width.set(xlabel=r"$\log\alpha$", ylabel="width (10–90 %) / half-way time", ylim=(0, None))
-        legends_below(figure)
+        legend_below(*figure.axes)
         return figure
 
     def check(self, runs: Mapping[str, Run], scale: str, progress: bool | None) -> Iterator[Finding]:

@@ -12,8 +12,9 @@ from matplotlib.figure import Figure
 from afterfit import theory
 from afterfit.experiment import Experiment
 from afterfit.papers.gallery import Entry, Finding
-from afterfit.papers.lyu2023.regimes import by_share, legends_below, log_slope, scale_of, table_flow, weights_of
-from afterfit.plot import TEST, TRAIN, log_time_axes, mark_phases
+from afterfit.papers.lyu2023.regimes import by_share, scale_of, table_flow, weights_of
+from afterfit.papers.measure import log_slope
+from afterfit.plot import TEST, TRAIN, legend_below, log_time_axes, mark_phases
 from afterfit.problem import norm
 from afterfit.run import Run
 from afterfit.theory.instance import instance_of
@@ -96,7 +97,7 @@ class Thm310(Entry):
             decays, np.sqrt(decays) * np.linalg.norm(truth, "nuc"), **TEST, label=r"$\sqrt{\lambda}\,\|X^*\|_*$"
         )
         recovery.set(xlabel=r"weight decay $\lambda$", ylabel=r"$\|W-X^*\|_F$", title=r"perturbed start, $t\to\infty$")
-        legends_below(figure)
+        legend_below(*figure.axes)
         return figure
 
     def check(self, runs: Mapping[str, Run], scale: str, progress: bool | None) -> Iterator[Finding]:

@@ -12,8 +12,9 @@ from matplotlib.figure import Figure
 from afterfit import theory
 from afterfit.experiment import Experiment
 from afterfit.papers.gallery import Entry, Finding
-from afterfit.papers.lyu2023.regimes import by_share, legends_below, log_slope, margin_flow, scale_of, weights_of
-from afterfit.plot import log_time_axes, mark_phases
+from afterfit.papers.lyu2023.regimes import by_share, margin_flow, scale_of, weights_of
+from afterfit.papers.measure import log_slope
+from afterfit.plot import legend_below, log_time_axes, mark_phases
 from afterfit.run import Run
 from afterfit.theory.instance import instance_of
 from afterfit.theory.kernel import kernel_predictor
@@ -88,7 +89,7 @@ class Thm34(Entry):
         size.set(ylabel=r"$\gamma_\mathrm{ntk}\|h\|_2$, and $\gamma_\mathrm{ntk}Z$")
         for ax in (direction, size):
             ax.set(xlabel=r"scale $\alpha$ of the start", title=r"at $t=(1-c)/\lambda\cdot\log\alpha$")
-        legends_below(figure)
+        legend_below(*figure.axes)
         return figure
 
     def check(self, runs: Mapping[str, Run], scale: str, progress: bool | None) -> Iterator[Finding]:

@@ -12,8 +12,9 @@ from matplotlib.figure import Figure
 from afterfit import theory
 from afterfit.experiment import Experiment
 from afterfit.papers.gallery import Entry, Finding
-from afterfit.papers.lyu2023.regimes import by_share, legends_below, log_slope, margin_flow, scale_of, weights_of
-from afterfit.plot import TEST, TRAIN, log_time_axes, mark_phases
+from afterfit.papers.lyu2023.regimes import by_share, margin_flow, scale_of, weights_of
+from afterfit.papers.measure import log_slope
+from afterfit.plot import TEST, TRAIN, legend_below, log_time_axes, mark_phases
 from afterfit.problem import norm
 from afterfit.run import Run
 from afterfit.theory.instance import instance_of
@@ -85,7 +86,7 @@ class Thm35(Entry):
         margin.set(ylabel=r"1 − $L^1$ margin/largest, and distance of $w/\|w\|_2$")
         for ax in (stationary, margin):
             ax.set(xlabel=r"scale $\alpha$ of the start", title=r"at $t=(1+c)/\lambda\cdot\log\alpha$")
-        legends_below(figure)
+        legend_below(*figure.axes)
         return figure
 
     def check(self, runs: Mapping[str, Run], scale: str, progress: bool | None) -> Iterator[Finding]:

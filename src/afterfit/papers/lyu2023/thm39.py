@@ -11,8 +11,9 @@ from matplotlib.figure import Figure
 from afterfit import tangent
 from afterfit.experiment import Experiment
 from afterfit.papers.gallery import Entry, Finding
-from afterfit.papers.lyu2023.regimes import by_share, legends_below, log_slope, scale_of, table_flow, weights_of
-from afterfit.plot import TEST, TRAIN, log_time_axes, mark_phases
+from afterfit.papers.lyu2023.regimes import by_share, scale_of, table_flow, weights_of
+from afterfit.papers.measure import log_slope
+from afterfit.plot import TEST, TRAIN, legend_below, log_time_axes, mark_phases
 from afterfit.run import Run
 from afterfit.theory.instance import instance_of
 from afterfit.theory.kernel import kernel_predictor
@@ -88,7 +89,7 @@ class Thm39(Entry):
         matrices.set(
             xlabel="entry of Cor. 3.11", ylabel=r"entry of $W$", title=rf"the smallest scale, $\alpha={least:g}$"
         )
-        legends_below(figure)
+        legend_below(*figure.axes)
         return figure
 
     def check(self, runs: Mapping[str, Run], scale: str, progress: bool | None) -> Iterator[Finding]:
