@@ -27,6 +27,7 @@ __all__ = [
     "legend_below",
     "log_time_axes",
     "mark_phases",
+    "mathtext",
     "plot_run",
     "setting_line",
     "verdict_of",
@@ -156,7 +157,7 @@ def mark_phases(ax: Axes, verdict: Verdict, *, in_logs: bool = False, label: boo
         inside = "left" if place < 0.1 else "right" if place > 0.9 else "center"
         align = ("right", "left")[k] if close else inside  # close ones would cover each other
         ax.annotate(
-            f"${symbol} = {_mathtext(t)}$",
+            f"${symbol} = {mathtext(t)}$",
             (x, 1.0),
             xycoords=ax.get_xaxis_transform(),
             xytext=((-4, 4)[k] if close else 0, 3),
@@ -278,7 +279,7 @@ def _draw_norms(ax: Axes, curves: xr.Dataset, x: NDArray, shown: NDArray) -> Non
         ax.set_ylim(bottom=0)
 
 
-def _mathtext(x: float) -> str:
+def mathtext(x: float) -> str:
     """A number for Matplotlib's mathtext: 0.031, 42 or 3.0·10⁵."""
     if 1e-2 <= abs(x) < 999.5:
         return f"{x:.3g}"

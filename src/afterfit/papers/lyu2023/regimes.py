@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
+from matplotlib.axes import Axes
 
 from afterfit import dynamics, inits, models, penalties, tasks
 from afterfit.experiment import Experiment
 from afterfit.run import Run
 
-__all__ = ["by_share", "margin_flow", "scale_of", "table_flow", "weights_of"]
+__all__ = ["by_share", "falls_at_last", "margin_flow", "mark_shares", "scale_of", "table_flow", "weights_of"]
 
 
 def margin_flow(n: int, d: int, alpha: float, share: float, observations: int) -> Experiment:
@@ -54,6 +55,20 @@ def by_share(runs: Mapping[str, Run], shares: Iterable[float]) -> dict[float, li
         share: sorted((run for name, run in runs.items() if name.endswith(f" {share:g}")), key=scale_of)
         for share in shares
     }
+
+
+def falls_at_last(values: Sequence[float] | np.ndarray) -> bool:
+    """Whether values fall from their largest on, with two more at least: a limit as α → ∞ says nothing of small α."""
+    largest = int(np.argmax(values))
+    return largest < len(values) - 2 and bool(np.all(np.diff(values[largest:]) < 0))
+
+
+def mark_shares(ax: Axes, run: Run, shares: Sequence[float]) -> None:
+    """Mark the times share·(1/λ)·log α of a run by thin grey lines."""
+    label = rf"$\lambda t/\log\alpha={', '.join(f'{share:g}' for share in shares)}$"
+    for k, share in enumerate(shares):
+        time = share * np.log(scale_of(run)) / run.spec["penalty"]["strength"]
+        ax.axvline(time, color="0.6", lw=0.8, label=label if k == 0 else None)
 
 
 def scale_of(run: Run) -> float:

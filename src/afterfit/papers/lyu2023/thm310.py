@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from afterfit import theory
 from afterfit.experiment import Experiment
 from afterfit.papers.gallery import Entry, Finding
-from afterfit.papers.lyu2023.regimes import by_share, scale_of, table_flow, weights_of
+from afterfit.papers.lyu2023.regimes import by_share, mark_shares, scale_of, table_flow, weights_of
 from afterfit.papers.measure import log_slope
 from afterfit.plot import TEST, TRAIN, legend_below, log_time_axes, mark_phases
 from afterfit.problem import norm
@@ -71,9 +71,7 @@ class Thm310(Entry):
         curves = headline.curves.isel(time=slice(1, None))
         path.plot(curves["time"], curves["train_error"], **TRAIN, label="training error")
         path.plot(curves["time"], curves["test_error"], **TEST, label=r"$\|W-X^*\|_F/\|X^*\|_F$")
-        for share in (1.0, *self._shares):
-            label = r"$t=(1+c)/\lambda\cdot\log\alpha$, from $c=0$" if share == 1 else None
-            path.axvline(share * alpha * np.log(alpha), color="0.6", lw=0.8, label=label)
+        mark_shares(path, headline, (1.0, *self._shares))
         path.set(yscale="log", ylabel=rf"relative error, $\alpha={alpha:g}$")
         log_time_axes(path)
         mark_phases(path, headline.verdict)
@@ -94,7 +92,7 @@ class Thm310(Entry):
         convex = [np.linalg.norm(_convex(run) - truth) for run in settled]
         recovery.loglog(decays, convex, color="0.6", lw=1.0, zorder=0, label="convex program (42)")
         recovery.loglog(
-            decays, np.sqrt(decays) * np.linalg.norm(truth, "nuc"), **TEST, label=r"$\sqrt{\lambda}\,\|X^*\|_*$"
+            decays, np.sqrt(decays) * _factor(truth), **TEST, label=r"$\sqrt{\lambda}\,\|X^*\|_*\,\mu^2\log d$"
         )
         recovery.set(xlabel=r"weight decay $\lambda$", ylabel=r"$\|W-X^*\|_F$", title=r"perturbed start, $t\to\infty$")
         legend_below(*figure.axes)
@@ -156,26 +154,24 @@ class Thm310(Entry):
         settled = _perturbed(runs)
         decays = [run.spec["penalty"]["strength"] for run in settled]
         apart = [
-            float(np.linalg.norm(weights_of(run) - w) / np.linalg.norm(w))
+            float(np.linalg.norm(weights_of(run) - w) / np.linalg.norm(data.truth))  # w is 0 for a large λ
             for run, w in zip(settled, map(_convex, settled), strict=True)
         ]
         rest = [_end(run).gradient / run.spec["penalty"]["strength"] for run in settled]
         yield Finding(
             self.claims[5],
             "a global minimiser of 𝓛_λ, for any σ > 0, almost surely; its W minimises (42)",
-            "σ=0.1, ‖W − argmin (42)‖ relative: "
+            "σ=0.1, ‖W − argmin (42)‖/‖X*‖: "
             + ", ".join(f"{gap:.1g} (λ={decay:g})" for gap, decay in zip(apart, decays, strict=True))
             + f"; ‖∇𝓛_λ‖/λ at most {max(rest):.1g} at the end",
             max(apart) <= 1e-3,
         )
         errors = [float(np.linalg.norm(weights_of(run) - data.truth)) for run in settled]
-        mu = len(data.truth) * float(np.max(np.abs(np.linalg.svd(data.truth)[0][:, 0]))) ** 2
-        factor = np.linalg.norm(data.truth, "nuc") * mu**2 * np.log(len(data.truth))
-        shares = [error / (np.sqrt(decay) * factor) for error, decay in zip(errors, decays, strict=True)]
+        shares = [error / (np.sqrt(decay) * _factor(data.truth)) for error, decay in zip(errors, decays, strict=True)]
         yield Finding(
             self.claims[6],
             "with probability 1 − d^{−3}, up to a constant",
-            f"over √λ·‖X*‖_*·μ²·log d, μ={mu:.3g}: "
+            f"over √λ·‖X*‖_*·μ²·log d, μ={_incoherence(data.truth):.3g}: "
             + ", ".join(f"{share:.2g} (λ={decay:g})" for share, decay in zip(shares, decays, strict=True))
             + f"; ‖W − X*‖_F itself like λ^{log_slope(decays[-2:], errors[-2:]):.2f}, better than the bound: the "
             "recovery is exact at λ = 0",
@@ -213,6 +209,16 @@ def _largest_norm(run: Run) -> float:
     norms, times = run.curves["norm_l2"], run.curves["time"]
     at_first = np.exp(np.interp(since, times, np.log(norms)))
     return max(float(at_first), float(norms.sel(time=slice(since, None)).max()))
+
+
+def _incoherence(truth: np.ndarray) -> float:
+    """μ of a symmetric matrix of rank 1: d times the largest squared entry of its singular vector."""
+    return len(truth) * float(np.max(np.abs(np.linalg.svd(truth)[0][:, 0]))) ** 2
+
+
+def _factor(truth: np.ndarray) -> float:
+    """‖X*‖_*·μ²·log d, which times √λ is the bound of Thm 3.12 up to a constant."""
+    return float(np.linalg.norm(truth, "nuc") * _incoherence(truth) ** 2 * np.log(len(truth)))
 
 
 def _convex(run: Run) -> np.ndarray:

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from afterfit import theory
 from afterfit.experiment import Experiment
 from afterfit.papers.gallery import Entry, Finding
-from afterfit.papers.lyu2023.regimes import by_share, margin_flow, scale_of, weights_of
+from afterfit.papers.lyu2023.regimes import by_share, margin_flow, mark_shares, scale_of, weights_of
 from afterfit.papers.measure import log_slope
 from afterfit.plot import legend_below, log_time_axes, mark_phases
 from afterfit.run import Run
@@ -68,9 +68,7 @@ class Thm34(Entry):
             color="0.2",
             label=rf"$\alpha=10^{{{np.log10(alpha):g}}}$",
         )
-        for k, share in enumerate(self._shares):
-            label = r"$t=(1-c)/\lambda\cdot\log\alpha$" if k == 0 else None
-            path.axvline(share * alpha * np.log(alpha), color="0.6", lw=0.8, label=label)
+        mark_shares(path, headline, self._shares)
         path.set(yscale="log", ylabel=r"distance of $w/\|w\|_2$ from the largest $L^2$ margin")
         log_time_axes(path)
         mark_phases(path, headline.verdict)
@@ -112,7 +110,7 @@ class Thm34(Entry):
         headline, first = next(iter(runs.values())), every[0]
         with jax.enable_x64(True):
             predictor = kernel_predictor(instance_of(headline))
-            kernel = np.asarray(predictor.model.weights(predictor.params))
+            kernel = np.asarray(predictor.model.weights(predictor.params))  # pyright: ignore[reportAttributeAccessIssue]
         assert predictor.margin is not None
         apart = float(np.linalg.norm(_unit(kernel) - first.widest))
         ratio = predictor.margin / scale_of(headline) / first.gamma  # features at αθ̄ are α^{L−1} times those at θ̄

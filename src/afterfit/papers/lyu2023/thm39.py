@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from afterfit import tangent
 from afterfit.experiment import Experiment
 from afterfit.papers.gallery import Entry, Finding
-from afterfit.papers.lyu2023.regimes import by_share, scale_of, table_flow, weights_of
+from afterfit.papers.lyu2023.regimes import by_share, falls_at_last, mark_shares, scale_of, table_flow, weights_of
 from afterfit.papers.measure import log_slope
 from afterfit.plot import TEST, TRAIN, legend_below, log_time_axes, mark_phases
 from afterfit.run import Run
@@ -66,9 +66,7 @@ class Thm39(Entry):
         path.plot(curves["time"], curves["train_loss"], **TRAIN, label="training loss")
         path.plot(curves["time"], curves["test_loss"], **TEST, label="test loss")
         path.axhline(_zero_filled(headline), color="k", ls=":", label="test loss of Cor. 3.11")
-        for k, share in enumerate(self._shares):
-            label = r"$t=(1-c)/\lambda\cdot\log\alpha$" if k == 0 else None
-            path.axvline(share * alpha * np.log(alpha), color="0.6", lw=0.8, label=label)
+        mark_shares(path, headline, self._shares)
         path.set(yscale="log", ylabel=rf"mean squared error, $\alpha={alpha:g}$")
         log_time_axes(path)
         mark_phases(path, headline.verdict)
@@ -80,15 +78,16 @@ class Thm39(Entry):
             seen, unseen = np.array([_errors(run) for run in group]).T
             entries.loglog(alphas, seen, **style, label=f"seen, c = {c:g}")
             entries.loglog(alphas, unseen, **style, ls=":", label=f"unseen, c = {c:g}")
-            matrices.plot(_limit(group[-1]).ravel(), weights_of(group[0]).ravel(), ls="", **style, label=f"c = {c:g}")
-        ends = [0, float(_limit(headline).max())]
-        matrices.plot(ends, ends, color="0.8", zorder=0)
+        limit, middle = _limit(headline), by_share(runs, self._shares)[0.5]
+        chosen = (middle[0], middle[len(middle) // 2], middle[-1])
+        for run, marker, grey in zip(chosen, ("o", "s", "^"), ("0.65", "0.4", "0.0"), strict=True):
+            style = {"color": grey, "marker": marker, "mfc": "none", "label": rf"$\alpha={scale_of(run):g}$"}
+            matrices.plot(limit.ravel(), weights_of(run).ravel(), ls="", **style)
+        matrices.plot([0, limit.max()], [0, limit.max()], color="0.6", lw=1.0, zorder=0, label="equal")
         entries.set(xlabel=r"scale $\alpha$ of the start", ylabel="largest error of an entry, from Cor. 3.11")
         entries.set(title=r"at $t=(1-c)/\lambda\cdot\log\alpha$")
-        least = min(scale_of(run) for run in runs.values())
-        matrices.set(
-            xlabel="entry of Cor. 3.11", ylabel=r"entry of $W$", title=rf"the smallest scale, $\alpha={least:g}$"
-        )
+        matrices.set(xlabel="entry of Cor. 3.11", ylabel=r"entry of $W$")
+        matrices.set(title=r"at $t=(1-c)/\lambda\cdot\log\alpha$, c = 0.5")
         legend_below(*figure.axes)
         return figure
 
@@ -99,7 +98,7 @@ class Thm39(Entry):
         with jax.enable_x64(True):
             instance = instance_of(headline)
             predictor = kernel_predictor(instance)
-            kernel = np.asarray(predictor.model.weights(predictor.params))
+            kernel = np.asarray(predictor.model.weights(predictor.params))  # pyright: ignore[reportAttributeAccessIssue]
             values = np.linalg.eigvalsh(np.asarray(tangent.kernel(instance.problem, instance.initial)))
         least = values[0] / scale_of(headline) ** 2  # ν_ntk, of the features at θ̄
         pairs = int(np.sum(data.inputs.mask * data.inputs.mask.T * (1 - np.eye(len(limit))))) // 2
@@ -127,10 +126,11 @@ class Thm39(Entry):
                 says,
                 f"{name}, {reached}: "
                 + ", ".join(
-                    f"{g[0]:.1g} to {g[-1]:.1g}, like α^{log_slope(alphas[-2:], g[-2:]):.2f} at last (c={1 - s:g})"
+                    f"{g[0]:.1g} to {g[-1]:.1g}{_largest(g, alphas)}, like α^{log_slope(alphas[-2:], g[-2:]):.2f} at "
+                    f"last (c={1 - s:g})"
                     for s, g in gaps.items()
                 ),
-                all(np.all(np.diff(g) < 0) and g[-1] <= 0.1 for g in gaps.values()),
+                all(falls_at_last(g) and g[-1] <= 0.1 for g in gaps.values()),
             )
         shares = [float(run.curves["train_loss"][-1]) / _upper(run, least) for run in runs.values()]
         yield Finding(
@@ -172,6 +172,12 @@ def _errors(run: Run) -> tuple[float, float]:
     seen = np.maximum(data.inputs.mask, data.inputs.mask.T) > 0
     off = np.abs(weights_of(run) - _limit(run))
     return float(off[seen].max()), float(off[~seen].max())
+
+
+def _largest(gaps: list[float], alphas: list[float]) -> str:
+    """Where the largest error is, if it is not at the smallest α."""
+    k = int(np.argmax(gaps))
+    return f" (largest {gaps[k]:.1g} at α={alphas[k]:g})" if k else ""
 
 
 def _zero_filled(run: Run) -> float:

@@ -88,7 +88,7 @@ class Fig2(Entry):
             strict=True,
         ):
             distance = np.linalg.norm(curves["weights"].values - limit, axis=1) / np.linalg.norm(limit)
-            right.plot(curves["time"], np.maximum(distance, 1e-8), **style, label=name)
+            right.plot(curves["time"], distance, **style, label=name)
         right.set(yscale="log", ylabel=r"relative distance of $\beta(t)$")
         log_time_axes(right)
         mark_phases(right, run.verdict)

@@ -88,13 +88,13 @@ class Shape(Entry):
             right.plot(
                 curves["time"], [relative_distance(beta, least) for beta in curves["weights"].values], **line, lw=1.4
             )
-        left.set(ylabel=r"distance of $\beta$ from the least $L_1$ norm")
-        middle.set(ylabel=r"distance of $\beta$ from the weighted least $L_2$ norm")
+        left.set(ylabel=r"relative distance of $\beta$ from the least $\ell_1$ norm")
+        middle.set(ylabel=r"relative distance of $\beta$ from the weighted least $\ell_2$ norm")
         for ax in (left, middle):
             ax.set(xscale="log", yscale="log", ylim=(1e-8, 5), xlabel=r"scale $\alpha$ of the start")
-            ax.set_title("relative; lines: argmin Q, marks: gradient flow", pad=18, fontsize="medium")
+            ax.set_title("lines: argmin Q, marks: gradient flow", fontsize="medium")
         left.set_xticks([1e-60, 1e-40, 1e-20, 1.0])
-        right.set(yscale="log", ylabel=r"distance of $\beta(t)$ from the least $L_1$ norm")
+        right.set(yscale="log", ylabel=r"relative distance of $\beta(t)$ from the least $\ell_1$ norm")
         log_time_axes(right)
         headline = next(iter(runs.values()))
         mark_phases(right, headline.verdict)

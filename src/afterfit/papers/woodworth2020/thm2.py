@@ -13,7 +13,7 @@ from afterfit import dynamics, inits, models, tasks, theory
 from afterfit.experiment import Experiment
 from afterfit.papers.gallery import Entry, Finding
 from afterfit.papers.measure import examples, log_slope
-from afterfit.plot import TEST, TRAIN, legend_below, log_time_axes, mark_phases
+from afterfit.plot import TEST, TRAIN, legend_below, log_time_axes, mark_phases, mathtext
 from afterfit.run import Run
 from afterfit.theory import thresholds
 
@@ -137,10 +137,10 @@ class Thm2(Entry):
         )
         right.axhline(1 + self._epsilon, color="0.3", ls="-.", lw=1.2, label=r"$1+\epsilon$")
         right.axhline(1, color="0.6", lw=0.8)
-        right.set(ylabel=r"$L_1$ norm over the least", ylim=(0, 1.1 * (1 + self._epsilon)))
+        right.set(ylabel=r"$\ell_1$ norm over the least", ylim=(0, 1.1 * (1 + self._epsilon)))
         log_time_axes(right)
         mark_phases(right, run.verdict)
-        right.set_title(rf"flow from the first threshold, $\alpha=${run.spec['init']['scale']:.2g}", pad=18)
+        right.set_title(rf"flow from the first threshold, $\alpha={mathtext(run.spec['init']['scale'])}$", pad=18)
         legend_below(left, middle, right)
         return figure
 

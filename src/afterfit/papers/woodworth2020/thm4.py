@@ -74,7 +74,7 @@ class Thm4(Entry):
             xlabel=r"width $k$, $\sigma\sqrt{k}$ held",
             ylabel=r"relative distance of $M$ from $\mathrm{argmin}\,Q_\mu$",
         )
-        left.set_title(rf"$\sigma\sqrt{{k}}={product:g}$", pad=18)
+        left.set_title(rf"$\sigma\sqrt{{k}}={product:g}$")
         factors = np.geomspace(0.05, 5, 60)
         for run, style in zip(held, ("k-", "k--", "k-.", "k:"), strict=False):
             middle.plot(factors, [_distance(run, f, diagonal=True) for f in factors], style, label=f"k = {_width(run)}")
