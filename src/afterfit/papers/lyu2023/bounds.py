@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -27,6 +27,7 @@ __all__ = ["Bounds"]
 
 _DELTA = 0.1
 _DIMENSIONS = (20, 40, 80, 160)
+_SIZES = tuple(round(10 * 1.25**k) for k in range(30))
 _PROGRAMS = {"L1": theory.max_l1_margin, "L2": theory.max_l2_margin}
 _BOUNDS = {"L1": l1_margin_bound, "L2": l2_margin_bound}
 
@@ -69,7 +70,7 @@ class Bounds(Entry):
 
     def picture(self, runs: Mapping[str, Run]) -> Figure:
         run = runs["run"]
-        d, sizes, dimensions = 80, (10, 20, 30, 45, 70, 100, 150, 220, 320), _DIMENSIONS
+        d, sizes = 80, _SIZES[:17:2]
         figure = Figure(figsize=(13.5, 4.8), layout="constrained")
         path, error, needed = figure.subplots(1, 3)
         curves = run.curves.isel(time=slice(1, None))
@@ -81,23 +82,34 @@ class Bounds(Entry):
         path.set_title(f"k = 3, d = {run.spec['task']['d']}, n = {run.spec['task']['n']}", pad=18)  # above the phases
         log_time_axes(path)
         mark_phases(path, run.verdict)
-        measured = _error_curves(3, d, sizes)
         wide = np.geomspace(sizes[0], 2e4, 60)
         for name, style in styles.items():
             label = f"${name[0]}^{name[1]}$"
-            error.plot(sizes, measured[name], **style, marker="o", mfc="none", label=f"{label}, measured")
+            error.plot(
+                sizes,
+                [_mean_error(3, d, n, name) for n in sizes],
+                **style,
+                marker="o",
+                mfc="none",
+                label=f"{label}, measured",
+            )
             bound = np.array([_BOUNDS[name](round(n), d, 3, _DELTA) for n in wide])
             error.plot(wide, bound, color=style["color"], ls=style["linestyle"], lw=1.0, label=f"{label}, bound")
-            counts = [_needed(3, d, name) for d in dimensions]
-            needed.loglog(dimensions, counts, **style, marker="o", mfc="none", label=label)
+            counts = [_needed(3, d, name) for d in _DIMENSIONS]
+            needed.loglog(_DIMENSIONS, counts, **style, marker="o", mfc="none", label=label)
         error.axhline(1, color="0.6", lw=0.8)
-        error.set(xscale="log", ylim=(0, 30), xlabel="examples n", ylabel="test error, and its bound")
+        error.set(
+            xscale="log", ylim=(0, 30), xlabel="examples n", ylabel="test error, and its bound (log scale above 1)"
+        )
         error.set_yscale("symlog", linthresh=1.0)
         error.set_title(f"k = 3, d = {d}, δ = {_DELTA:g}")
-        fine = np.geomspace(dimensions[0], dimensions[-1], 30)
-        first = {name: _needed(3, dimensions[0], name) for name in styles}
+        fine = np.geomspace(_DIMENSIONS[0], _DIMENSIONS[-1], 30)
+        first = {name: _needed(3, _DIMENSIONS[0], name) for name in styles}
         needed.plot(fine, first["L2"] * fine / fine[0], "k:", lw=1.0, label="∝ d")
         needed.plot(fine, first["L1"] * np.log(fine) / np.log(fine[0]), "k-.", lw=1.0, label="∝ log d")
+        needed.set_xticks(_DIMENSIONS, [f"{d}" for d in _DIMENSIONS])
+        needed.set_yticks([20, 40, 100, 200], ["20", "40", "100", "200"])
+        needed.minorticks_off()
         needed.set(xlabel="dimension d", ylabel="examples for a test error of 10 %", title="k = 3")
         legend_below(*figure.axes)
         return figure
@@ -219,19 +231,15 @@ def _mean_error(k: int, d: int, n: int, name: str) -> float:
     return float(np.mean(found))
 
 
-def _error_curves(k: int, d: int, sizes: Sequence[int]) -> dict[str, list[float]]:
-    return {name: [_mean_error(k, d, n, name) for n in sizes] for name in _PROGRAMS}
-
-
 def _needed(k: int, d: int, name: str, level: float = 0.1) -> float:
-    """How many examples bring the mean error down to `level`: sizes a quarter apart, interpolated."""
-    n, error = 10.0, 0.5
-    while True:
-        larger = 1.25 * n
-        below = _mean_error(k, d, round(larger), name)
-        if below <= level:
-            return float(n + (larger - n) * (error - level) / (error - below))
-        n, error = larger, below
+    """How many examples bring the mean error down to `level`, interpolated between sizes a quarter apart."""
+    above = (1, 0.5)
+    for n in _SIZES:
+        error = _mean_error(k, d, n, name)
+        if error <= level:
+            return float(np.interp(-level, (-above[1], -error), (above[0], n)))
+        above = (n, error)
+    return np.inf
 
 
 def _bites(name: str, k: int, d: int) -> int:

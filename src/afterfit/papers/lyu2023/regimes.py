@@ -1,4 +1,4 @@
-"""What Thms 3.4 to 3.10 share: the flow from α·θ̄ with λ = 1/α, up to a time in units of (1/λ)·log α."""
+"""What Thms 3.4 to 3.10 share: the flow from α·θ̄ with λ a power of 1/α, up to a time in units of (1/λ)·log α."""
 
 from __future__ import annotations
 
@@ -11,22 +11,23 @@ from afterfit import dynamics, inits, models, penalties, tasks
 from afterfit.experiment import Experiment
 from afterfit.run import Run
 
-__all__ = ["by_share", "falls_at_last", "margin_flow", "mark_shares", "scale_of", "table_flow", "weights_of"]
+__all__ = ["by_share", "margin_flow", "mark_shares", "scale_of", "table_flow", "weights_of"]
 
 
-def margin_flow(n: int, d: int, alpha: float, share: float, observations: int) -> Experiment:
-    """A diagonal net on Gaussian inputs with the exponential loss, from (α, …, α) until share·(1/λ)·log α, λ = 1/α.
+def margin_flow(n: int, d: int, alpha: float, share: float, observations: int, power: int = 1) -> Experiment:
+    """A diagonal net on Gaussian inputs with the exponential loss, from (α, …, α) until share·(1/λ)·log α, λ = α^−p.
 
     Gaussian inputs have one classifier of largest L1 margin; ±1 inputs can have many.
     """
+    decay = alpha**-power
     return Experiment(
         task=tasks.SparseClassification(n=n, d=d, sparsity=3, design="gaussian", loss_name="exponential"),
         model=models.DiagonalNet(),
-        penalty=penalties.L2(1 / alpha),
+        penalty=penalties.L2(decay),
         # An error of rtol in θ is one of α²·rtol in the outputs, and a loss that has vanished does not take a step that
         # went too far back.
         dynamics=dynamics.GradientFlow(
-            until=float(share * alpha * np.log(alpha)), first=1e-3 * alpha, rtol=1e-2 / alpha**2, atol=1e-100
+            until=float(share / decay * np.log(alpha)), first=1e-3 / decay, rtol=1e-2 / alpha**2, atol=1e-100
         ),
         init=inits.Constant(scale=alpha),
         observations=observations,
@@ -55,12 +56,6 @@ def by_share(runs: Mapping[str, Run], shares: Iterable[float]) -> dict[float, li
         share: sorted((run for name, run in runs.items() if name.endswith(f" {share:g}")), key=scale_of)
         for share in shares
     }
-
-
-def falls_at_last(values: Sequence[float] | np.ndarray) -> bool:
-    """Whether values fall from their largest on, with two more at least: a limit as α → ∞ says nothing of small α."""
-    largest = int(np.argmax(values))
-    return largest < len(values) - 2 and bool(np.all(np.diff(values[largest:]) < 0))
 
 
 def mark_shares(ax: Axes, run: Run, shares: Sequence[float]) -> None:
