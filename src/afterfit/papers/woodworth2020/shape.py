@@ -60,7 +60,7 @@ class Shape(Entry):
         }
 
     def picture(self, runs: Mapping[str, Run]) -> Figure:
-        figure = Figure(figsize=(13.5, 4.6), layout="constrained")
+        figure = Figure(figsize=(13.5, 5.0), layout="constrained")
         left, middle, right = figure.subplots(1, 3)
         styles = {
             "uniform": {"color": "k", "ls": "-", "marker": "o"},
