@@ -51,7 +51,7 @@ class Thm310(Entry):
         if scale == "paper":
             d, alphas, decays, observations = 16, (1000, 300, 100, 30, 10), (0.1, 0.03, 0.01, 1e-3, 1e-4, 1e-5), 100
         else:
-            d, alphas, decays, observations = 10, (300, 100, 30), (0.03, 3e-3, 3e-4), 30
+            d, alphas, decays, observations = 10, (300, 100, 30), (0.03, 3e-4), 30
         rising = {
             f"α={alpha:g} share {share:g}": table_flow(d, 0.5, float(alpha), share, observations)
             for alpha in alphas

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 from matplotlib.figure import Figure
 
-from afterfit import theory
+from afterfit import models, theory
 from afterfit.experiment import Experiment
 from afterfit.papers.gallery import Entry, Finding
 from afterfit.papers.lyu2023.regimes import by_share, margin_flow, mark_shares, scale_of, weights_of
@@ -110,7 +110,8 @@ class Thm34(Entry):
         headline, first = next(iter(runs.values())), every[0]
         with jax.enable_x64(True):
             predictor = kernel_predictor(instance_of(headline))
-            kernel = np.asarray(predictor.model.weights(predictor.params))  # pyright: ignore[reportAttributeAccessIssue]
+            assert isinstance(predictor.model, models.LinearModel)
+            kernel = np.asarray(predictor.model.weights(predictor.params))
         assert predictor.margin is not None
         apart = float(np.linalg.norm(_unit(kernel) - first.widest))
         ratio = predictor.margin / scale_of(headline) / first.gamma  # features at αθ̄ are α^{L−1} times those at θ̄

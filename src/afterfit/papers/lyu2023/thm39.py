@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from matplotlib.figure import Figure
 
-from afterfit import tangent
+from afterfit import models, tangent
 from afterfit.experiment import Experiment
 from afterfit.papers.gallery import Entry, Finding
 from afterfit.papers.lyu2023.regimes import by_share, mark_shares, scale_of, table_flow, weights_of
@@ -98,7 +98,8 @@ class Thm39(Entry):
         with jax.enable_x64(True):
             instance = instance_of(headline)
             predictor = kernel_predictor(instance)
-            kernel = np.asarray(predictor.model.weights(predictor.params))  # pyright: ignore[reportAttributeAccessIssue]
+            assert isinstance(predictor.model, models.LinearModel)
+            kernel = np.asarray(predictor.model.weights(predictor.params))
             values = np.linalg.eigvalsh(np.asarray(tangent.kernel(instance.problem, instance.initial)))
         least = values[0] / scale_of(headline) ** 2  # ν_ntk, of the features at θ̄
         pairs = int(np.sum(data.inputs.mask * data.inputs.mask.T * (1 - np.eye(len(limit))))) // 2
