@@ -4,14 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+import jax
 import numpy as np
 from matplotlib.axes import Axes
 
 from afterfit import dynamics, inits, models, penalties, tasks
 from afterfit.experiment import Experiment
+from afterfit.problem import norm
 from afterfit.run import Run
+from afterfit.theory.instance import instance_of
+from afterfit.theory.stationarity import Stationarity, kkt
 
-__all__ = ["by_share", "margin_flow", "mark_shares", "scale_of", "table_flow", "weights_of"]
+__all__ = [
+    "by_share",
+    "end_slopes",
+    "margin_flow",
+    "margin_flows",
+    "mark_shares",
+    "scale_of",
+    "table_flow",
+    "weights_of",
+]
 
 
 def margin_flow(n: int, d: int, alpha: float, share: float, observations: int, power: int = 1) -> Experiment:
@@ -32,6 +45,18 @@ def margin_flow(n: int, d: int, alpha: float, share: float, observations: int, p
         init=inits.Constant(scale=alpha),
         observations=observations,
     )
+
+
+def margin_flows(scale: str, shares: Sequence[float], power: int = 1) -> dict[str, Experiment]:
+    """Such flows for α over decades, until each share: those of Thms 3.4 and 3.5. The largest α comes first."""
+    n, d, decades, observations = (
+        (20, 100, np.arange(5, 0.9, -0.5), 120) if scale == "paper" else (10, 30, np.arange(4, 0.9, -1), 40)
+    )
+    return {
+        f"α={alpha:.4g} share {share:g}": margin_flow(n, d, float(alpha), share, observations, power)
+        for alpha in 10.0**decades
+        for share in sorted(shares, reverse=True)
+    }
 
 
 def table_flow(
@@ -56,6 +81,14 @@ def by_share(runs: Mapping[str, Run], shares: Iterable[float]) -> dict[float, li
         share: sorted((run for name, run in runs.items() if name.endswith(f" {share:g}")), key=scale_of)
         for share in shares
     }
+
+
+def end_slopes(run: Run) -> tuple[Stationarity, float]:
+    """How near the end of a run is to a KKT point of R1 or R2, and ‖∇𝓛_λ‖ there."""
+    with jax.enable_x64(True):
+        instance = instance_of(run)
+        assert instance.final is not None
+        return kkt(instance.problem, instance.final), float(norm(instance.problem.gradient(instance.final)))
 
 
 def mark_shares(ax: Axes, run: Run, shares: Sequence[float]) -> None:

@@ -5,20 +5,17 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping
 
-import jax
 import numpy as np
 from matplotlib.figure import Figure
 
 from afterfit import theory
 from afterfit.experiment import Experiment
 from afterfit.papers.gallery import Entry, Finding
-from afterfit.papers.lyu2023.regimes import by_share, mark_shares, scale_of, table_flow, weights_of
+from afterfit.papers.lyu2023.regimes import by_share, end_slopes, mark_shares, scale_of, table_flow, weights_of
 from afterfit.papers.measure import log_slope
 from afterfit.plot import TEST, TRAIN, legend_below, log_time_axes, mark_phases
-from afterfit.problem import norm
 from afterfit.run import Run
-from afterfit.theory.instance import instance_of
-from afterfit.theory.stationarity import Stationarity, kkt
+from afterfit.theory.stationarity import Stationarity
 
 __all__ = ["Thm310"]
 
@@ -193,12 +190,7 @@ class _End:
 
 
 def _end(run: Run) -> _End:
-    with jax.enable_x64(True):
-        instance = instance_of(run)
-        assert instance.final is not None
-        stationarity = kkt(instance.problem, instance.final)
-        gradient = float(norm(instance.problem.gradient(instance.final)))
-    return _End(scale_of(run), run.spec["penalty"]["strength"], stationarity, gradient)
+    return _End(scale_of(run), run.spec["penalty"]["strength"], *end_slopes(run))
 
 
 def _perturbed(runs: Mapping[str, Run]) -> list[Run]:

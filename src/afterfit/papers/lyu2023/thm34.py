@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from afterfit import models, theory
 from afterfit.experiment import Experiment
 from afterfit.papers.gallery import Entry, Finding
-from afterfit.papers.lyu2023.regimes import by_share, margin_flow, mark_shares, scale_of, weights_of
+from afterfit.papers.lyu2023.regimes import by_share, margin_flows, mark_shares, scale_of, weights_of
 from afterfit.papers.measure import log_slope
 from afterfit.plot import legend_below, log_time_axes, mark_phases
 from afterfit.run import Run
@@ -47,13 +47,7 @@ class Thm34(Entry):
     _shares = (0.2, 0.5, 0.8)  # 1 − c
 
     def experiments(self, scale: str) -> dict[str, Experiment]:
-        n, d, decades = (20, 100, np.arange(5, 0.9, -0.5)) if scale == "paper" else (10, 30, np.arange(4, 0.9, -1))
-        observations = 120 if scale == "paper" else 40
-        return {
-            f"α={alpha:.4g} share {share:g}": margin_flow(n, d, float(alpha), share, observations)
-            for alpha in 10.0**decades
-            for share in self._shares[::-1]
-        }
+        return margin_flows(scale, self._shares)
 
     def picture(self, runs: Mapping[str, Run]) -> Figure:
         figure = Figure(figsize=(13.5, 4.8), layout="constrained")
