@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DONE := $(VENV)/.installed
 
-.PHONY: demo test install lint types layers unit docs bench bench-flows clean
+.PHONY: demo test install lint types layers unit docs bench bench-flows bench-forecast clean
 
 demo: $(DONE)  ## one experiment at paper scale: a verdict, a picture and a report
 	$(BIN)/afterfit run notsawo2025/fig3 --scale paper --out results/demo
@@ -42,6 +42,9 @@ bench: $(DONE)  ## the speed and memory table, and those of the flows; PyTorch's
 
 bench-flows: $(DONE)  ## the tables of the flows alone
 	$(BIN)/python benchmarks/flows.py
+
+bench-forecast: $(DONE)  ## forecasts against 60 runs; goes on where it was stopped
+	$(BIN)/python benchmarks/forecast.py
 
 clean:
 	rm -rf $(VENV) site results

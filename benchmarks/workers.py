@@ -210,6 +210,28 @@ def gallery(entry: str, steps: int, shorter: int) -> dict[str, Any]:
     return found
 
 
+def margin(norm: str, d: int, n: int) -> dict[str, Any]:
+    """A classifier of largest margin on data as in lyu2023/fig1a, and the most memory that the process ever had."""
+    import resource
+
+    from afterfit import theory
+
+    rng = np.random.default_rng(0)
+    X = 1.0 - 2.0 * rng.integers(0, 2, (n, d), dtype=np.int8)
+    y = np.sign(X[:, :3].sum(axis=1))
+    solve = {"l1": theory.max_l1_margin, "l2": theory.max_l2_margin}[norm]
+    found: list[np.ndarray] = []
+    took = seconds(lambda: found.append(solve(X, y)))
+    return {
+        "d": d,
+        "n": n,
+        "seconds": took,
+        "gibibytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
+        "smallest": float(np.min(y * (X @ found[0]))),
+        "used": int(np.count_nonzero(np.abs(found[0]) > 1e-9)),
+    }
+
+
 def memory(steps: int, observations: int) -> dict[str, Any]:
     """By how much the resident memory rises while training, with everything compiled before."""
     from afterfit.train import run_experiment
@@ -403,6 +425,7 @@ WORKERS = {
         descent_step,
         descent_run,
         growth,
+        margin,
     )
 }
 

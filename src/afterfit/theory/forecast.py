@@ -13,7 +13,7 @@ from afterfit.diagnose import Verdict, diagnose
 from afterfit.dynamics import Discrete
 from afterfit.experiment import Experiment
 from afterfit.theory.instance import Instance, posed
-from afterfit.theory.routes import ROUTES
+from afterfit.theory.routes import ROUTES, Unanswered
 
 __all__ = ["Forecast", "forecast"]
 
@@ -72,9 +72,13 @@ def forecast(experiment: Experiment | Mapping[str, Any]) -> Forecast:
             obstacle = route.obstacle(instance)
             if obstacle is None:
                 times = _times(instance)
-                found = route.curves(instance, times)
-                verdict = diagnose(times, found.train, found.test, instance.task.criteria)
-                return Forecast(route.by, times, found.train, found.test, verdict, found.caveats)
+                try:
+                    found = route.curves(instance, times)
+                except Unanswered as error:
+                    obstacle = str(error)
+                else:
+                    verdict = diagnose(times, found.train, found.test, instance.task.criteria)
+                    return Forecast(route.by, times, found.train, found.test, verdict, found.caveats)
             reasons.append(f"{route.by.split(' (')[0]}: {obstacle}")
     none = np.empty(0)
     return Forecast("no theory here speaks of it. " + "; ".join(reasons) + ".", none, none, none, None)

@@ -7,6 +7,7 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -20,7 +21,7 @@ from afterfit.models import Linear, Model
 from afterfit.problem import Problem, norm
 from afterfit.run import Run
 from afterfit.spec import SpecError
-from afterfit.tasks import Task
+from afterfit.tasks import Data, Task
 from afterfit.theory.programs import single_entries
 from afterfit.train import prepare
 
@@ -97,8 +98,13 @@ class Instance:
 
     def score(self, model: Model, params: PyTree[Array]) -> tuple[float, float]:
         """Training and test metric of any model."""
-        metrics = self.task.metrics(model, params, self.problem.data)
+        metrics = _metrics(self.problem.task, model, params, self.problem.data)
         return float(metrics[f"train_{self.task.metric}"]), float(metrics[f"test_{self.task.metric}"])
+
+
+@eqx.filter_jit
+def _metrics(task: Task, model: Model, params: PyTree[Array], data: Data) -> dict[str, Array]:
+    return task.metrics(model, params, data)
 
 
 def posed(experiment: Experiment | Mapping[str, Any]) -> Instance:

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import jax
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from afterfit import theory
 from afterfit.papers.gallery import Finding
 from afterfit.papers.lyu2023.accuracy import accuracy_picture, halfway_time
 from afterfit.run import Run
 
-__all__ = ["LR", "diagonal_picture", "norm_finding", "transition_finding"]
+__all__ = ["LR", "diagonal_picture", "margin_accuracies", "norm_finding", "transition_finding"]
 
 LR = 0.01  # the authors' learning rate, which turns training time into their steps
 
 
 def diagonal_picture(run: Run) -> Figure:
-    """Accuracies and norm of a diagonal net, beside the two predictions: (1/λ)·log α and α·exp(−λt)."""
+    """Accuracies and norm of a diagonal net beside what is predicted: both margins, (1/λ)·log α and α·exp(−λt)."""
     decay, alpha = run.spec["penalty"]["strength"], run.spec["init"]["norm"]
     clock = np.log(alpha) / decay
 
@@ -25,12 +27,22 @@ def diagonal_picture(run: Run) -> Figure:
         early = time[time <= clock]
         norm.plot(early, alpha * np.exp(-decay * early), color="k", ls=":", lw=1.4, label=r"$\alpha\,e^{-\lambda t}$")
         norm.set_yscale("log")
+        for (name, level), style in zip(margin_accuracies(run).items(), ((0, (6, 2)), (0, (2, 1))), strict=True):
+            accuracy.axhline(100 * level, color="#7B3294", lw=1.2, ls=style, zorder=1, label=f"{name} classifier")
         for ax in (accuracy, norm):
             ax.axvspan(clock / 2, 2 * clock, color="0.9", zorder=0)
             label = r"$(1/\lambda)\log\alpha$, and within ×2" if ax is accuracy else None
             ax.axvline(clock, color="0.5", lw=1, zorder=1, label=label)
 
     return accuracy_picture(run, LR, chance=0.5, predictions=predictions)
+
+
+def margin_accuracies(run: Run) -> dict[str, float]:
+    """Test accuracy of the classifiers that the early and the late phase lead to (Cors 3.6 and 3.7)."""
+    instance = theory.instance_of(run)
+    ends = {"max-L2-margin": theory.max_l2_margin, "max-L1-margin": theory.max_l1_margin}
+    with jax.enable_x64(True):
+        return {name: instance.score_weights(find(instance.design, instance.targets))[1] for name, find in ends.items()}
 
 
 def transition_finding(claim: str, run: Run) -> Finding:

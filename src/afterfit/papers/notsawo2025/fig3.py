@@ -62,6 +62,9 @@ class Fig3(Entry):
         time = curves["time"]
         errors.plot(time, curves["train_error"], **TRAIN, label=r"training $\|Xa-y^*\|/\|y^*\|$")
         errors.plot(time, curves["test_error"], **TEST, label=r"recovery $\|a-a^*\|/\|a^*\|$")
+        foreseen, told = theory.forecast(run.spec), theory.clock(run)["‖â − a*‖_∞/β"]
+        errors.plot(foreseen.time, foreseen.test, color="k", ls=(0, (1, 1.2)), lw=1.2, label="recovery, foreseen")
+        errors.axvline(told.prediction, color="#7B3294", lw=1.2, ls=(0, (4, 2)), label=r"$\|\hat a-a^*\|_\infty/\beta$")
         errors.set(yscale="log", ylabel="relative error")
         ratio.plot(time, curves["loss_gradient"] / curves["penalty_gradient"], color="#0072B2")
         ratio.axhline(1.0, color="k", ls=":", lw=1)
@@ -81,7 +84,8 @@ class Fig3(Entry):
         log_time_axes(*axes)
         for ax in axes:
             mark_phases(ax, run.verdict)
-        legend_below(errors, norm, components, ncols=3)
+        legend_below(errors)
+        legend_below(norm, components, ncols=3)
         return figure
 
     def check(self, runs: Mapping[str, Run], scale: str, progress: bool | None) -> Iterator[Finding]:

@@ -1,0 +1,190 @@
+"""Forecasts against runs, one small case for each theory, and against what they are made of."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+
+from afterfit import dynamics, inits, models, penalties, tasks
+from afterfit.experiment import Experiment
+from afterfit.run import Run
+from afterfit.theory import Q, lasso, nuclear_penalised
+from afterfit.theory.forecast import Forecast, forecast
+from afterfit.theory.instance import posed
+from afterfit.theory.routes import Unanswered, diagonal, linear
+from afterfit.train import run_experiment
+
+RECOVERY = tasks.SparseRecovery(n=20, sparsity=2, N=13, scale=1.0)
+REGRESSION = tasks.SparseRegression(n=20, d=40, sparsity=3)
+
+DECAYED_NET = Experiment(
+    task=REGRESSION,
+    model=models.DiagonalNet(),
+    penalty=penalties.L2(1e-2),
+    dynamics=dynamics.GradientFlow(until=2000.0, first=1e-3),
+    init=inits.Constant(scale=1.0),
+)
+
+# One small case a theory: name of the theory's first words, experiment.
+CASES = {
+    "closed form": Experiment(
+        task=tasks.SparseRegression(n=59, d=60, sparsity=60),
+        model=models.Linear(),
+        penalty=penalties.L2(1e-2),
+        dynamics=dynamics.GradientDescent(lr=2e-3, steps=500_000),
+        init=inits.Gaussian(3.0),
+    ),
+    "least squares, then the flow of the penalty": Experiment(
+        task=RECOVERY,
+        model=models.Linear(),
+        penalty=penalties.L1(1e-5),
+        dynamics=dynamics.GradientDescent(lr=0.4, steps=250_000),
+        init=inits.ScaledGaussian(1e-6),
+        seed=1,
+    ),
+    "mirror flow of Q": DECAYED_NET,
+    "loss in balance with Q": Experiment(
+        task=tasks.SparseClassification(n=50, d=200),
+        model=models.DiagonalNet(),
+        penalty=penalties.L2(1e-2),
+        dynamics=dynamics.GradientFlow(until=2000.0, first=0.01),
+        init=inits.Constant(norm=32.0),
+    ),
+    "Riemannian flow": Experiment(
+        task=tasks.SparseRegression(n=8, d=12, sparsity=1),
+        model=models.DiagonalProduct(2),
+        penalty=penalties.L2(1e-2),
+        dynamics=dynamics.GradientDescent(lr=5e-3, steps=600_000),
+        init=inits.Gaussian(1.0),
+    ),
+}
+
+
+def both(experiment: Experiment) -> tuple[Forecast, Run]:
+    return forecast(experiment), run_experiment(experiment, progress=False)
+
+
+@pytest.mark.parametrize("theory", CASES)
+def test_each_theory_foresees_the_run(theory):
+    foreseen, run = both(CASES[theory])
+    assert theory in foreseen.by
+    assert run.verdict.kind == "grokking"
+    assert foreseen.verdict is not None
+    assert foreseen.verdict.kind == run.verdict.kind
+    assert foreseen.t_gen is not None
+    assert run.verdict.t_gen is not None
+    assert 1 / 2 <= foreseen.t_gen / run.verdict.t_gen <= 2
+
+
+def test_closed_form_is_the_run_pointwise():
+    foreseen, run = both(CASES["closed form"].set({"dynamics.steps": 20_000}))
+    np.testing.assert_allclose(run.curves["time"].values[1:], foreseen.time, rtol=1e-12)
+    for side in ("train", "test"):
+        measured = run.curves[f"{side}_error"].values[1:]
+        # Mode by mode it is exact; 20,000 steps round to 1e-16 each.
+        np.testing.assert_allclose(getattr(foreseen, side), measured, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize(("depth", "alpha", "lr"), [(2, 1e-3, 1e-5), (3, 1e-1, 4e-5)])
+def test_mirror_flow_is_the_run_pointwise(depth, alpha, lr):
+    """In the rich regime, without penalty: n equations against the 2d of the net, by descent in small steps."""
+    foreseen, run = both(
+        Experiment(
+            task=REGRESSION,
+            model=models.DiagonalNet(depth),
+            dynamics=dynamics.GradientDescent(lr=lr, steps=100_000),
+            init=inits.Constant(scale=alpha),
+        )
+    )
+    assert foreseen.t_gen is not None
+    # Descent is off the flow by lr x curvature, here up to 1 % of the time and with it of the errors.
+    np.testing.assert_allclose(foreseen.test, run.curves["test_error"].values[1:], atol=2e-2)
+
+
+def test_mirror_flow_ends_at_the_least_potential():
+    instance = posed(DECAYED_NET.set({"init.scale": 0.1}))
+    path = diagonal._mirror_path(instance, np.geomspace(1e-3, 1e3, 300))
+    expected = Q(0.1).minimise(instance.design, instance.targets)
+    # The path stops at a relative error of 1e-6 in the outputs; the weights follow up to the conditioning of X.
+    np.testing.assert_allclose(path[-1], expected, atol=1e-3)
+    assert len(path) < 300
+
+
+def test_too_large_steps_are_foreseen():
+    linear = CASES["closed form"].set({"dynamics": {"kind": "GradientDescent", "lr": 0.1, "steps": 1000}})
+    foreseen, run = both(linear)
+    assert foreseen.verdict is not None
+    assert foreseen.verdict.kind == run.verdict.kind == "diverged"
+    net = DECAYED_NET.set({"dynamics": {"kind": "GradientDescent", "lr": 0.1, "steps": 1000}})
+    assert not forecast(net).answers
+    assert "steps of 0.1 do not follow the flow" in forecast(net).by
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"dynamics": {"kind": "Adam", "lr": 1e-3, "steps": 1000}}, "gradient flow and descent, not Adam"),
+        ({"model": {"kind": "MLP", "hidden": (8,)}, "init": {"kind": "He"}}, "ReLUs have kinks"),
+        ({"init": {"kind": "Gaussian"}, "penalty": {"kind": "L1", "strength": 1e-3}}, "w₊ = w₋ > 0"),
+    ],
+)
+def test_no_theory_says_why(changes, reason):
+    found = forecast(DECAYED_NET.set(changes))
+    assert not found.answers
+    assert found.t_fit is None
+    assert found.t_gen is None
+    assert reason in found.by
+    assert str(found).startswith("No forecast")
+
+
+def test_decay_needs_a_solution_to_move_along():
+    noisy = DECAYED_NET.set({"task.n": 50, "task.noise_variance": 1.0})
+    assert "data that a linear predictor can fit" in (diagonal.DecayingPotential().obstacle(posed(noisy)) or "")
+
+
+def test_a_limit_that_does_not_exist_is_no_answer(monkeypatch):
+    class Limitless(linear.ClosedForm):
+        by = "a theorem (of somebody)"
+
+        def curves(self, instance, times):
+            raise Unanswered("there is no limit")
+
+    monkeypatch.setattr(sys.modules[forecast.__module__], "ROUTES", (Limitless(),))
+    found = forecast(CASES["closed form"])
+    assert not found.answers
+    assert "a theorem: there is no limit" in found.by
+
+
+@pytest.mark.parametrize("shape", [None, (4, 5)])
+def test_implicit_step_is_optimal(shape):
+    """The conditions of optimality: b feasible, and the slope (a + Vᵀm − b)/step a subgradient of the norm at b."""
+    rng = np.random.default_rng(0)
+    rows = np.linalg.qr(rng.standard_normal((20, 8)))[0].T
+    a, target, step = rng.standard_normal(20), rng.standard_normal(8), 0.3
+    b, m = linear._implicit_step(rows, target, a, step, shape, np.zeros(8))
+    slope = (a + m @ rows - b) / step
+    np.testing.assert_allclose(rows @ b, target, atol=1e-12)
+    size = np.abs(b).sum() if shape is None else np.linalg.norm(b.reshape(shape), "nuc")
+    dual = np.abs(slope).max() if shape is None else np.linalg.norm(slope.reshape(shape), 2)
+    assert dual <= 1 + 1e-6  # the dual is minimised to 1e-9, and divided by the step
+    assert slope @ b == pytest.approx(size, rel=1e-6)
+
+
+@pytest.mark.parametrize("matrix", [False, True])
+def test_the_path_ends_at_the_penalised_program(matrix):
+    """The slow path and what it gives way by a finite strength, against the convex program at that strength."""
+    rng, shape, strength = np.random.default_rng(0), (5, 5) if matrix else None, 1e-4
+    truth = np.outer(*rng.standard_normal((2, 5))).ravel() if matrix else np.eye(25)[3] - np.eye(25)[7]
+    X = rng.standard_normal((18, 25)) / 5
+    y = X @ truth
+    landed = np.linalg.pinv(X) @ y
+    start = landed.reshape(shape) if shape else landed
+    times, points = linear._down_the_penalty(X, start, shape, 100.0)
+    end = linear._given_way(X, times, points, strength, shape)[-1]
+    exact = nuclear_penalised(X.reshape(18, 5, 5), y, strength).ravel() if matrix else lasso(X, y, strength)
+    # To first order: what the strength moves is found to 1 % of itself.
+    change = float(np.linalg.norm(exact - points[-1]))
+    assert change > 1e-5
+    np.testing.assert_allclose(end, exact, atol=1e-2 * change)
