@@ -22,6 +22,7 @@ __all__ = [
     "margin_flows",
     "mark_shares",
     "scale_of",
+    "scale_ticks",
     "table_flow",
     "weights_of",
 ]
@@ -97,6 +98,13 @@ def mark_shares(ax: Axes, run: Run, shares: Sequence[float]) -> None:
     for k, share in enumerate(shares):
         time = share * np.log(scale_of(run)) / run.spec["penalty"]["strength"]
         ax.axvline(time, color="0.6", lw=0.8, label=label if k == 0 else None)
+
+
+def scale_ticks(ax: Axes, runs: Sequence[Run]) -> None:
+    """Ticks at the scales of some runs, on an axis too short for powers of ten."""
+    alphas = [scale_of(run) for run in runs]
+    ax.set_xticks(alphas, [f"{alpha:g}" for alpha in alphas])
+    ax.set_xticks([], minor=True)
 
 
 def scale_of(run: Run) -> float:

@@ -11,7 +11,15 @@ from matplotlib.figure import Figure
 from afterfit import theory
 from afterfit.experiment import Experiment
 from afterfit.papers.gallery import Entry, Finding
-from afterfit.papers.lyu2023.regimes import by_share, end_slopes, mark_shares, scale_of, table_flow, weights_of
+from afterfit.papers.lyu2023.regimes import (
+    by_share,
+    end_slopes,
+    mark_shares,
+    scale_of,
+    scale_ticks,
+    table_flow,
+    weights_of,
+)
 from afterfit.papers.measure import log_slope
 from afterfit.plot import TEST, TRAIN, legend_below, log_time_axes, mark_phases
 from afterfit.run import Run
@@ -79,6 +87,7 @@ class Thm310(Entry):
             stationary.loglog(alphas, [end.kkt.residual for end in ends], **style, label=f"residual, {c}")
             stationary.loglog(alphas, [end.kkt.infeasibility for end in ends], **style, ls=":", label=f"misfit, {c}")
         stationary.set(xlabel=r"scale $\alpha$ of the start", ylabel="KKT residual and misfit of R2")
+        scale_ticks(stationary, groups[self._shares[0]])
         stationary.set(title=r"at $t=(1+c)/\lambda\cdot\log\alpha$")
         settled = _perturbed(runs)
         decays = np.array([run.spec["penalty"]["strength"] for run in settled])

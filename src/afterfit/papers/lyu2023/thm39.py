@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from afterfit import models, tangent
 from afterfit.experiment import Experiment
 from afterfit.papers.gallery import Entry, Finding
-from afterfit.papers.lyu2023.regimes import by_share, mark_shares, scale_of, table_flow, weights_of
+from afterfit.papers.lyu2023.regimes import by_share, mark_shares, scale_of, scale_ticks, table_flow, weights_of
 from afterfit.papers.measure import log_slope
 from afterfit.plot import TEST, TRAIN, legend_below, log_time_axes, mark_phases
 from afterfit.run import Run
@@ -85,6 +85,7 @@ class Thm39(Entry):
             matrices.plot(limit.ravel(), weights_of(run).ravel(), ls="", **style)
         matrices.plot([0, limit.max()], [0, limit.max()], color="0.6", lw=1.0, zorder=0, label="equal")
         entries.set(xlabel=r"scale $\alpha$ of the start", ylabel="largest error of an entry, from Cor. 3.11")
+        scale_ticks(entries, middle)
         entries.set(title=r"at $t=(1-c)/\lambda\cdot\log\alpha$")
         matrices.set(xlabel="entry of Cor. 3.11", ylabel=r"entry of $W$")
         matrices.set(title=r"at $t=(1-c)/\lambda\cdot\log\alpha$, c = 0.5")
