@@ -20,7 +20,18 @@ if TYPE_CHECKING:
     from afterfit.diagnose import Verdict
     from afterfit.run import Run
 
-__all__ = ["TEST", "TRAIN", "Overlay", "log_time_axes", "mark_phases", "plot_run", "setting_line", "verdict_of"]
+__all__ = [
+    "TEST",
+    "TRAIN",
+    "Overlay",
+    "legend_below",
+    "log_time_axes",
+    "mark_phases",
+    "mathtext",
+    "plot_run",
+    "setting_line",
+    "verdict_of",
+]
 
 # Colour-blind safe, and told apart without colour by their dashes and widths.
 TRAIN = {"color": "#0072B2", "linestyle": "--", "linewidth": 1.4}
@@ -113,6 +124,21 @@ def log_time_axes(*axes: Axes, in_logs: bool = False) -> None:
             ax.set_xlabel("training time t = Σ step sizes")
 
 
+def legend_below(*axes: Axes, ncols: int = 2, title: str | None = None) -> None:
+    """Put the legend of each of `axes` below it, clear of its label, where it covers nothing."""
+    for ax in axes:
+        ax.legend(
+            loc="upper center",
+            bbox_to_anchor=(0.5, 0.0),
+            borderaxespad=4.8,  # in font sizes: the room of tick labels and label, whatever the height of the axes
+            ncols=ncols,
+            frameon=False,
+            fontsize="small",
+            title=title,
+            title_fontsize="small",
+        )
+
+
 def mark_phases(ax: Axes, verdict: Verdict, *, in_logs: bool = False, label: bool = True) -> None:
     """Mark t_fit (dotted) and t_gen (dash-dotted) by thin vertical lines, with their values above `ax`.
 
@@ -131,7 +157,7 @@ def mark_phases(ax: Axes, verdict: Verdict, *, in_logs: bool = False, label: boo
         inside = "left" if place < 0.1 else "right" if place > 0.9 else "center"
         align = ("right", "left")[k] if close else inside  # close ones would cover each other
         ax.annotate(
-            f"${symbol} = {_mathtext(t)}$",
+            f"${symbol} = {mathtext(t)}$",
             (x, 1.0),
             xycoords=ax.get_xaxis_transform(),
             xytext=((-4, 4)[k] if close else 0, 3),
@@ -253,7 +279,7 @@ def _draw_norms(ax: Axes, curves: xr.Dataset, x: NDArray, shown: NDArray) -> Non
         ax.set_ylim(bottom=0)
 
 
-def _mathtext(x: float) -> str:
+def mathtext(x: float) -> str:
     """A number for Matplotlib's mathtext: 0.031, 42 or 3.0·10⁵."""
     if 1e-2 <= abs(x) < 999.5:
         return f"{x:.3g}"

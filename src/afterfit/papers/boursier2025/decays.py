@@ -8,7 +8,7 @@ import numpy as np
 
 from afterfit.run import Run
 
-__all__ = ["LINES", "by_decay", "falls", "label", "log_slope"]
+__all__ = ["LINES", "by_decay", "falls", "label"]
 
 # One line a λ, from the largest on, told apart in greyscale.
 LINES = (
@@ -29,11 +29,6 @@ def by_decay(runs: Mapping[str, Run], setting: str) -> tuple[dict[float, Run], R
 def label(decay: float) -> str:
     """λ = 10⁻³ for Matplotlib's mathtext, for a power of ten."""
     return rf"$\lambda=10^{{{np.log10(decay):.0f}}}$"
-
-
-def log_slope(decays: Sequence[float] | np.ndarray, values: Sequence[float] | np.ndarray) -> float:
-    """The slope of log values against log λ."""
-    return float(np.polyfit(np.log(decays), np.log(values), 1)[0])
 
 
 def falls(values: Sequence[float] | np.ndarray) -> bool:

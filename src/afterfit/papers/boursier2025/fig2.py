@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from afterfit import dynamics, inits, models, penalties, tasks, theory
 from afterfit.experiment import Experiment
 from afterfit.papers.gallery import Entry, Finding, run_all
-from afterfit.plot import TEST, TRAIN, log_time_axes, mark_phases
+from afterfit.plot import TEST, TRAIN, legend_below, log_time_axes, mark_phases
 from afterfit.run import Run
 
 __all__ = ["Fig2"]
@@ -79,7 +79,7 @@ class Fig2(Entry):
         log_time_axes(left, right)
         for ax in (left, right):
             mark_phases(ax, run.verdict)
-            ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.17), ncols=3, frameon=False, fontsize="small")
+        legend_below(left, right, ncols=3)
         return figure
 
     def check(self, runs: Mapping[str, Run], scale: str, progress: bool | None) -> Iterator[Finding]:

@@ -10,7 +10,8 @@ from matplotlib.figure import Figure
 from afterfit import dynamics, inits, models, penalties, tasks, theory
 from afterfit.experiment import Experiment
 from afterfit.papers.gallery import Entry, Finding, run_all
-from afterfit.plot import TEST, TRAIN, log_time_axes, mark_phases
+from afterfit.papers.measure import log_slope
+from afterfit.plot import TEST, TRAIN, legend_below, log_time_axes, mark_phases
 from afterfit.run import Run
 
 __all__ = ["Linear"]
@@ -108,8 +109,7 @@ class Linear(Entry):
         right.set_xticks(eta, [f"{step:g}" for step in eta])
         right.set_yticks(gap, [f"{g:.2g}" for g in gap])
         right.minorticks_off()
-        for ax in (left, middle, right):
-            ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2, frameon=False, fontsize="small")
+        legend_below(left, middle, right)
         return figure
 
     def check(self, runs: Mapping[str, Run], scale: str, progress: bool | None) -> Iterator[Finding]:
@@ -183,7 +183,7 @@ class Linear(Entry):
             bool(orthogonal <= 1.001 * bound and parallel <= 1e-4),
         )
         eta, gap = _descent_gaps(runs)
-        slope = float(np.polyfit(np.log(eta), np.log(gap), 1)[0])
+        slope = log_slope(eta, gap)
         yield Finding(
             self.claims[6],
             "the flow is the limit of small steps (the closed form is of the flow)",

@@ -9,10 +9,11 @@ from matplotlib.figure import Figure
 
 from afterfit import dynamics, inits, models, penalties, tasks
 from afterfit.experiment import Experiment
-from afterfit.papers.boursier2025.decays import LINES, by_decay, falls, label, log_slope
+from afterfit.papers.boursier2025.decays import LINES, by_decay, falls, label
 from afterfit.papers.gallery import Entry, Finding
+from afterfit.papers.measure import log_slope
 from afterfit.papers.paths import flat, parameters_at
-from afterfit.plot import log_time_axes, mark_phases
+from afterfit.plot import legend_below, log_time_axes, mark_phases
 from afterfit.run import Run
 
 __all__ = ["Prop1"]
@@ -88,7 +89,7 @@ class Prop1(Entry):
             log_time_axes(ax)
             ax.set_xlim(t[0], t[-1])
             mark_phases(ax, free.verdict)
-            ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=6, frameon=False, fontsize="small")
+            legend_below(ax, ncols=6)
         return figure
 
     def check(self, runs: Mapping[str, Run], scale: str, progress: bool | None) -> Iterator[Finding]:

@@ -11,10 +11,11 @@ from matplotlib.figure import Figure
 from afterfit import dynamics, inits, models, penalties, tasks
 from afterfit.diagnose import Verdict
 from afterfit.experiment import Experiment
-from afterfit.papers.boursier2025.decays import LINES, by_decay, falls, label, log_slope
+from afterfit.papers.boursier2025.decays import LINES, by_decay, falls, label
 from afterfit.papers.gallery import Entry, Finding
+from afterfit.papers.measure import log_slope
 from afterfit.papers.paths import flat, initial, parameters_at
-from afterfit.plot import mark_phases
+from afterfit.plot import legend_below, mark_phases
 from afterfit.run import Run
 from afterfit.train import run_experiment
 
@@ -102,11 +103,8 @@ class Prop2(Entry):
         T = self._interval[1]
         right.set_ylabel(rf"$\|\tilde w^\lambda(T)-\tilde w^\circ(T)\|$, all parameters, $T={T:g}$")
         right.set_title("both settings: distance at T", pad=18)
-        below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.15), "frameon": False, "fontsize": "small"}
-        marked = f"phases marked: {label(self._decays[-1])}"
-        path.legend(**below, ncols=3, title=marked, title_fontsize="small")
-        gap.legend(**below, ncols=3, title=marked, title_fontsize="small")
-        right.legend(**below, ncols=3)
+        legend_below(path, gap, ncols=3, title=f"phases marked: {label(self._decays[-1])}")
+        legend_below(right, ncols=3)
         return figure
 
     def check(self, runs: Mapping[str, Run], scale: str, progress: bool | None) -> Iterator[Finding]:

@@ -15,10 +15,11 @@ from matplotlib.figure import Figure
 
 from afterfit import dynamics, inits, models, penalties, tasks, theory
 from afterfit.experiment import Experiment
-from afterfit.papers.boursier2025.decays import LINES, by_decay, falls, label, log_slope
+from afterfit.papers.boursier2025.decays import LINES, by_decay, falls, label
 from afterfit.papers.gallery import Entry, Finding
+from afterfit.papers.measure import log_slope
 from afterfit.papers.paths import flat
-from afterfit.plot import log_time_axes, mark_phases
+from afterfit.plot import legend_below, log_time_axes, mark_phases
 from afterfit.problem import Problem
 from afterfit.run import Run
 from afterfit.train import prepare
@@ -91,8 +92,7 @@ class Prop4(Entry):
             log_time_axes(ax)
             weakest, run = list(group.items())[-1]
             mark_phases(ax, run.verdict)
-            legend = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.15), "ncols": 3, "frameon": False}
-            ax.legend(**legend, fontsize="small", title=f"phases marked: {label(weakest)}", title_fontsize="small")
+            legend_below(ax, ncols=3, title=f"phases marked: {label(weakest)}")
         return figure
 
     def check(self, runs: Mapping[str, Run], scale: str, progress: bool | None) -> Iterator[Finding]:

@@ -16,7 +16,7 @@ from afterfit import dynamics, inits, models, penalties, tasks
 from afterfit.experiment import Experiment
 from afterfit.papers.gallery import Entry, Finding, run_all
 from afterfit.papers.paths import initial
-from afterfit.plot import TEST, TRAIN, log_time_axes, mark_phases
+from afterfit.plot import TEST, TRAIN, legend_below, log_time_axes, mark_phases
 from afterfit.problem import Problem
 from afterfit.run import Run
 from afterfit.theory.landscape import Manifold, hessian_rank
@@ -118,8 +118,7 @@ class Prop5(Entry):
         log_time_axes(middle, right)
         for ax in (middle, right):
             mark_phases(ax, slow.verdict)
-        for ax in (left, middle, right):
-            ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=2, frameon=False, fontsize="small")
+        legend_below(left, middle, right)
         return figure
 
     def check(self, runs: Mapping[str, Run], scale: str, progress: bool | None) -> Iterator[Finding]:

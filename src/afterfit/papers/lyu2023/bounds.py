@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from afterfit import dynamics, inits, models, penalties, tasks, theory
 from afterfit.experiment import Experiment
 from afterfit.papers.gallery import Entry, Finding
-from afterfit.papers.lyu2023.regimes import legends_below, log_slope
-from afterfit.plot import TEST, TRAIN, log_time_axes, mark_phases
+from afterfit.papers.measure import log_slope
+from afterfit.plot import TEST, TRAIN, legend_below, log_time_axes, mark_phases
 from afterfit.run import Run
 from afterfit.theory.bounds import (
     l1_margin_bound,
@@ -111,7 +111,7 @@ class Bounds(Entry):
         needed.set_yticks([20, 40, 100, 200], ["20", "40", "100", "200"])
         needed.minorticks_off()
         needed.set(xlabel="dimension d", ylabel="examples for a test error of 10 %", title="k = 3")
-        legends_below(figure)
+        legend_below(*figure.axes)
         return figure
 
     def check(self, runs: Mapping[str, Run], scale: str, progress: bool | None) -> Iterator[Finding]:

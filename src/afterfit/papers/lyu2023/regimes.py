@@ -4,14 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+import jax
 import numpy as np
-from matplotlib.figure import Figure
+from matplotlib.axes import Axes
 
 from afterfit import dynamics, inits, models, penalties, tasks
 from afterfit.experiment import Experiment
+from afterfit.problem import norm
 from afterfit.run import Run
+from afterfit.theory.instance import instance_of
+from afterfit.theory.stationarity import Stationarity, kkt
 
-__all__ = ["by_share", "legends_below", "log_slope", "margin_flow", "scale_of", "table_flow", "weights_of"]
+__all__ = [
+    "by_share",
+    "end_slopes",
+    "margin_flow",
+    "margin_flows",
+    "mark_shares",
+    "scale_of",
+    "scale_ticks",
+    "table_flow",
+    "weights_of",
+]
 
 
 def margin_flow(n: int, d: int, alpha: float, share: float, observations: int, power: int = 1) -> Experiment:
@@ -32,6 +46,18 @@ def margin_flow(n: int, d: int, alpha: float, share: float, observations: int, p
         init=inits.Constant(scale=alpha),
         observations=observations,
     )
+
+
+def margin_flows(scale: str, shares: Sequence[float], power: int = 1) -> dict[str, Experiment]:
+    """Such flows for α over decades, until each share: those of Thms 3.4 and 3.5. The largest α comes first."""
+    n, d, decades, observations = (
+        (20, 100, np.arange(5, 0.9, -0.5), 120) if scale == "paper" else (10, 30, np.arange(4, 0.9, -1), 40)
+    )
+    return {
+        f"α={alpha:.4g} share {share:g}": margin_flow(n, d, float(alpha), share, observations, power)
+        for alpha in 10.0**decades
+        for share in sorted(shares, reverse=True)
+    }
 
 
 def table_flow(
@@ -58,6 +84,29 @@ def by_share(runs: Mapping[str, Run], shares: Iterable[float]) -> dict[float, li
     }
 
 
+def end_slopes(run: Run) -> tuple[Stationarity, float]:
+    """How near the end of a run is to a KKT point of R1 or R2, and ‖∇𝓛_λ‖ there."""
+    with jax.enable_x64(True):
+        instance = instance_of(run)
+        assert instance.final is not None
+        return kkt(instance.problem, instance.final), float(norm(instance.problem.gradient(instance.final)))
+
+
+def mark_shares(ax: Axes, run: Run, shares: Sequence[float]) -> None:
+    """Mark the times share·(1/λ)·log α of a run by thin grey lines."""
+    label = rf"$\lambda t/\log\alpha={', '.join(f'{share:g}' for share in shares)}$"
+    for k, share in enumerate(shares):
+        time = share * np.log(scale_of(run)) / run.spec["penalty"]["strength"]
+        ax.axvline(time, color="0.6", lw=0.8, label=label if k == 0 else None)
+
+
+def scale_ticks(ax: Axes, runs: Sequence[Run]) -> None:
+    """Ticks at the scales of some runs, on an axis too short for powers of ten."""
+    alphas = [scale_of(run) for run in runs]
+    ax.set_xticks(alphas, [f"{alpha:g}" for alpha in alphas])
+    ax.set_xticks([], minor=True)
+
+
 def scale_of(run: Run) -> float:
     """α of a run."""
     return run.spec["init"]["scale"]
@@ -68,14 +117,3 @@ def weights_of(run: Run) -> np.ndarray:
     if "plus" in run.params:
         return (run.params["plus"] + run.params["minus"]) * (run.params["plus"] - run.params["minus"])
     return run.params["U"] @ run.params["U"].T - run.params["V"] @ run.params["V"].T
-
-
-def log_slope(x: Sequence[float] | np.ndarray, y: Sequence[float] | np.ndarray) -> float:
-    """The slope of log y against log x."""
-    return float(np.polyfit(np.log(x), np.log(y), 1)[0])
-
-
-def legends_below(figure: Figure) -> None:
-    """A legend under each of the axes, where it covers nothing."""
-    for ax in figure.axes:
-        ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2, frameon=False, fontsize="small")

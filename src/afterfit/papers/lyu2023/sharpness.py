@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 
 from afterfit.experiment import Experiment
 from afterfit.papers.gallery import Entry, Finding
-from afterfit.papers.lyu2023.regimes import legends_below, margin_flow, scale_of
-from afterfit.plot import mark_phases
+from afterfit.papers.lyu2023.regimes import margin_flow, scale_of
+from afterfit.plot import legend_below, log_time_axes, mark_phases
 from afterfit.run import Run
 
 __all__ = ["Sharpness"]
@@ -60,10 +60,9 @@ class Sharpness(Entry):
             )
             path.axvline(_clock(run), color=str(grey), lw=0.8, ls="--")
         path.plot([], [], "k--", lw=0.8, label=r"$(1/\lambda)\log\alpha$")
-        first = headline.spec["dynamics"]["first"]
-        path.set(
-            xscale="log", xlim=(0.8 * first, None), xlabel="training time t = Σ step sizes", ylabel="population risk"
-        )
+        path.set(ylabel="population risk")
+        log_time_axes(path)
+        path.set_xlim(left=0.8 * headline.spec["dynamics"]["first"])
         path.set_title(rf"$\lambda={_decay(headline):g}$", pad=18)  # above the phases
         mark_phases(path, headline.verdict)
         logs = np.log([scale_of(run) for run in rising])
@@ -101,7 +100,7 @@ class Sharpness(Entry):
             label=r"$\lambda$ varied",
         )
         width.set(xlabel=r"$\log\alpha$", ylabel="width (10–90 %) / half-way time", ylim=(0, None))
-        legends_below(figure)
+        legend_below(*figure.axes)
         return figure
 
     def check(self, runs: Mapping[str, Run], scale: str, progress: bool | None) -> Iterator[Finding]:

@@ -5,19 +5,25 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping
 
-import jax
 import numpy as np
 from matplotlib.figure import Figure
 
 from afterfit import theory
 from afterfit.experiment import Experiment
 from afterfit.papers.gallery import Entry, Finding
-from afterfit.papers.lyu2023.regimes import by_share, legends_below, log_slope, scale_of, table_flow, weights_of
-from afterfit.plot import TEST, TRAIN, log_time_axes, mark_phases
-from afterfit.problem import norm
+from afterfit.papers.lyu2023.regimes import (
+    by_share,
+    end_slopes,
+    mark_shares,
+    scale_of,
+    scale_ticks,
+    table_flow,
+    weights_of,
+)
+from afterfit.papers.measure import log_slope
+from afterfit.plot import TEST, TRAIN, legend_below, log_time_axes, mark_phases
 from afterfit.run import Run
-from afterfit.theory.instance import instance_of
-from afterfit.theory.stationarity import Stationarity, kkt
+from afterfit.theory.stationarity import Stationarity
 
 __all__ = ["Thm310"]
 
@@ -70,9 +76,7 @@ class Thm310(Entry):
         curves = headline.curves.isel(time=slice(1, None))
         path.plot(curves["time"], curves["train_error"], **TRAIN, label="training error")
         path.plot(curves["time"], curves["test_error"], **TEST, label=r"$\|W-X^*\|_F/\|X^*\|_F$")
-        for share in (1.0, *self._shares):
-            label = r"$t=(1+c)/\lambda\cdot\log\alpha$, from $c=0$" if share == 1 else None
-            path.axvline(share * alpha * np.log(alpha), color="0.6", lw=0.8, label=label)
+        mark_shares(path, headline, (1.0, *self._shares))
         path.set(yscale="log", ylabel=rf"relative error, $\alpha={alpha:g}$")
         log_time_axes(path)
         mark_phases(path, headline.verdict)
@@ -83,6 +87,7 @@ class Thm310(Entry):
             stationary.loglog(alphas, [end.kkt.residual for end in ends], **style, label=f"residual, {c}")
             stationary.loglog(alphas, [end.kkt.infeasibility for end in ends], **style, ls=":", label=f"misfit, {c}")
         stationary.set(xlabel=r"scale $\alpha$ of the start", ylabel="KKT residual and misfit of R2")
+        scale_ticks(stationary, groups[self._shares[0]])
         stationary.set(title=r"at $t=(1+c)/\lambda\cdot\log\alpha$")
         settled = _perturbed(runs)
         decays = np.array([run.spec["penalty"]["strength"] for run in settled])
@@ -93,10 +98,10 @@ class Thm310(Entry):
         convex = [np.linalg.norm(_convex(run) - truth) for run in settled]
         recovery.loglog(decays, convex, color="0.6", lw=1.0, zorder=0, label="convex program (42)")
         recovery.loglog(
-            decays, np.sqrt(decays) * np.linalg.norm(truth, "nuc"), **TEST, label=r"$\sqrt{\lambda}\,\|X^*\|_*$"
+            decays, np.sqrt(decays) * _factor(truth), **TEST, label=r"$\sqrt{\lambda}\,\|X^*\|_*\,\mu^2\log d$"
         )
         recovery.set(xlabel=r"weight decay $\lambda$", ylabel=r"$\|W-X^*\|_F$", title=r"perturbed start, $t\to\infty$")
-        legends_below(figure)
+        legend_below(*figure.axes)
         return figure
 
     def check(self, runs: Mapping[str, Run], scale: str, progress: bool | None) -> Iterator[Finding]:
@@ -171,13 +176,11 @@ class Thm310(Entry):
             max(apart) <= 1e-3,
         )
         errors = [float(np.linalg.norm(weights_of(run) - data.truth)) for run in settled]
-        mu = len(data.truth) * float(np.max(np.abs(np.linalg.svd(data.truth)[0][:, 0]))) ** 2
-        factor = np.linalg.norm(data.truth, "nuc") * mu**2 * np.log(len(data.truth))
-        shares = [error / (np.sqrt(decay) * factor) for error, decay in zip(errors, decays, strict=True)]
+        shares = [error / (np.sqrt(decay) * _factor(data.truth)) for error, decay in zip(errors, decays, strict=True)]
         yield Finding(
             self.claims[6],
             "with probability 1 − d^{−3}, up to a constant",
-            f"over √λ·‖X*‖_*·μ²·log d, μ={mu:.3g}: "
+            f"over √λ·‖X*‖_*·μ²·log d, μ={_incoherence(data.truth):.3g}: "
             + ", ".join(f"{share:.2g} (λ={decay:g})" for share, decay in zip(shares, decays, strict=True))
             + f"; ‖W − X*‖_F itself like λ^{log_slope(decays[-2:], errors[-2:]):.2f}, better than the bound: the "
             "recovery is exact at λ = 0",
@@ -196,17 +199,22 @@ class _End:
 
 
 def _end(run: Run) -> _End:
-    with jax.enable_x64(True):
-        instance = instance_of(run)
-        assert instance.final is not None
-        stationarity = kkt(instance.problem, instance.final)
-        gradient = float(norm(instance.problem.gradient(instance.final)))
-    return _End(scale_of(run), run.spec["penalty"]["strength"], stationarity, gradient)
+    return _End(scale_of(run), run.spec["penalty"]["strength"], *end_slopes(run))
 
 
 def _perturbed(runs: Mapping[str, Run]) -> list[Run]:
     """The runs of Thm 3.12, in the order of falling λ."""
     return [run for name, run in runs.items() if name.startswith("λ")]
+
+
+def _incoherence(truth: np.ndarray) -> float:
+    """μ of a symmetric matrix of rank 1: d times the largest squared entry of its singular vector."""
+    return len(truth) * float(np.max(np.abs(np.linalg.svd(truth)[0][:, 0]))) ** 2
+
+
+def _factor(truth: np.ndarray) -> float:
+    """‖X*‖_*·μ²·log d, which times √λ is the bound of Thm 3.12 up to a constant."""
+    return float(np.linalg.norm(truth, "nuc") * _incoherence(truth) ** 2 * np.log(len(truth)))
 
 
 def _convex(run: Run) -> np.ndarray:

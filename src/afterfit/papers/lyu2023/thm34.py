@@ -12,8 +12,9 @@ from matplotlib.figure import Figure
 from afterfit import models, theory
 from afterfit.experiment import Experiment
 from afterfit.papers.gallery import Entry, Finding
-from afterfit.papers.lyu2023.regimes import by_share, legends_below, log_slope, margin_flow, scale_of, weights_of
-from afterfit.plot import log_time_axes, mark_phases
+from afterfit.papers.lyu2023.regimes import by_share, margin_flows, mark_shares, scale_of, weights_of
+from afterfit.papers.measure import log_slope
+from afterfit.plot import legend_below, log_time_axes, mark_phases
 from afterfit.run import Run
 from afterfit.theory.instance import instance_of
 from afterfit.theory.kernel import kernel_predictor
@@ -46,13 +47,7 @@ class Thm34(Entry):
     _shares = (0.2, 0.5, 0.8)  # 1 − c
 
     def experiments(self, scale: str) -> dict[str, Experiment]:
-        n, d, decades = (20, 100, np.arange(5, 0.9, -0.5)) if scale == "paper" else (10, 30, np.arange(4, 0.9, -1))
-        observations = 120 if scale == "paper" else 40
-        return {
-            f"α={alpha:.4g} share {share:g}": margin_flow(n, d, float(alpha), share, observations)
-            for alpha in 10.0**decades
-            for share in self._shares[::-1]
-        }
+        return margin_flows(scale, self._shares)
 
     def picture(self, runs: Mapping[str, Run]) -> Figure:
         figure = Figure(figsize=(13.5, 4.8), layout="constrained")
@@ -67,9 +62,7 @@ class Thm34(Entry):
             color="0.2",
             label=rf"$\alpha=10^{{{np.log10(alpha):g}}}$",
         )
-        for k, share in enumerate(self._shares):
-            label = r"$t=(1-c)/\lambda\cdot\log\alpha$" if k == 0 else None
-            path.axvline(share * alpha * np.log(alpha), color="0.6", lw=0.8, label=label)
+        mark_shares(path, headline, self._shares)
         path.set(yscale="log", ylabel=r"distance of $w/\|w\|_2$ from the largest $L^2$ margin")
         log_time_axes(path)
         mark_phases(path, headline.verdict)
@@ -88,7 +81,7 @@ class Thm34(Entry):
         size.set(ylabel=r"$\gamma_\mathrm{ntk}\|h\|_2$, and $\gamma_\mathrm{ntk}Z$")
         for ax in (direction, size):
             ax.set(xlabel=r"scale $\alpha$ of the start", title=r"at $t=(1-c)/\lambda\cdot\log\alpha$")
-        legends_below(figure)
+        legend_below(*figure.axes)
         return figure
 
     def check(self, runs: Mapping[str, Run], scale: str, progress: bool | None) -> Iterator[Finding]:

@@ -5,19 +5,17 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping
 
-import jax
 import numpy as np
 from matplotlib.figure import Figure
 
 from afterfit import theory
 from afterfit.experiment import Experiment
 from afterfit.papers.gallery import Entry, Finding
-from afterfit.papers.lyu2023.regimes import by_share, legends_below, log_slope, margin_flow, scale_of, weights_of
-from afterfit.plot import TEST, TRAIN, log_time_axes, mark_phases
-from afterfit.problem import norm
+from afterfit.papers.lyu2023.regimes import by_share, end_slopes, margin_flows, mark_shares, scale_of, weights_of
+from afterfit.papers.measure import log_slope
+from afterfit.plot import TEST, TRAIN, legend_below, log_time_axes, mark_phases
 from afterfit.run import Run
-from afterfit.theory.instance import instance_of
-from afterfit.theory.stationarity import Stationarity, kkt
+from afterfit.theory.stationarity import Stationarity
 
 __all__ = ["Thm35"]
 
@@ -46,29 +44,20 @@ class Thm35(Entry):
     _shares = (1.25, 1.5, 1.9)  # 1 + c
 
     def experiments(self, scale: str) -> dict[str, Experiment]:
-        n, d, decades = (20, 100, np.arange(5, 0.9, -0.5)) if scale == "paper" else (10, 30, np.arange(4, 0.9, -1))
-        observations = 120 if scale == "paper" else 40
-        return {
-            f"α={alpha:.4g} share {share:g}": margin_flow(n, d, float(alpha), share, observations, power=2)
-            for alpha in 10.0**decades
-            for share in self._shares[::-1]
-        }
+        return margin_flows(scale, self._shares, power=2)
 
     def picture(self, runs: Mapping[str, Run]) -> Figure:
         figure = Figure(figsize=(13.5, 4.8), layout="constrained")
         path, stationary, margin = figure.subplots(1, 3)
         headline = next(iter(runs.values()))
         alpha = scale_of(headline)
-        clock = alpha**2 * np.log(alpha)
         curves = headline.curves.isel(time=slice(1, None))
         units = curves["weights"].values / np.linalg.norm(curves["weights"].values, axis=1)[:, None]
         for goal, style, name in zip(_directions(headline), (TEST, TRAIN), ("L^1", "L^2"), strict=True):
             path.plot(
                 curves["time"], np.linalg.norm(units - goal, axis=1), **style, label=f"from the largest ${name}$ margin"
             )
-        for share in (1.0, *self._shares):
-            label = r"$t=(1+c)/\lambda\cdot\log\alpha$, from $c=0$" if share == 1 else None
-            path.axvline(share * clock, color="0.6", lw=0.8, label=label)
+        mark_shares(path, headline, (1.0, *self._shares))
         path.set(yscale="log", ylabel=rf"distance of $w/\|w\|_2$, $\alpha=10^{{{np.log10(alpha):g}}}$")
         log_time_axes(path)
         mark_phases(path, headline.verdict)
@@ -85,7 +74,7 @@ class Thm35(Entry):
         margin.set(ylabel=r"1 − $L^1$ margin/largest, and distance of $w/\|w\|_2$")
         for ax in (stationary, margin):
             ax.set(xlabel=r"scale $\alpha$ of the start", title=r"at $t=(1+c)/\lambda\cdot\log\alpha$")
-        legends_below(figure)
+        legend_below(*figure.axes)
         return figure
 
     def check(self, runs: Mapping[str, Run], scale: str, progress: bool | None) -> Iterator[Finding]:
@@ -188,17 +177,14 @@ def _ends(runs: Mapping[str, Run]) -> dict[float, list[_End]]:
         return float(np.min(data.targets * (data.inputs @ w)) / np.abs(w).sum())
 
     def end(run: Run) -> _End:
-        with jax.enable_x64(True):
-            instance = instance_of(run)
-            stationarity = kkt(instance.problem, instance.final)
-            gradient = norm(instance.problem.gradient(instance.final))
+        stationarity, gradient = end_slopes(run)
         w = weights_of(run)
         unit = w / np.linalg.norm(w)
         return _End(
             alpha=scale_of(run),
             decay=run.spec["penalty"]["strength"],
             kkt=stationarity,
-            gradient=float(gradient),
+            gradient=gradient,
             norm=float(run.curves["norm_l2"][-1]),
             margin=l1_margin(w) / l1_margin(l1),
             off=float(np.linalg.norm(unit - l1)),

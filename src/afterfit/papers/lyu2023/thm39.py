@@ -11,8 +11,9 @@ from matplotlib.figure import Figure
 from afterfit import models, tangent
 from afterfit.experiment import Experiment
 from afterfit.papers.gallery import Entry, Finding
-from afterfit.papers.lyu2023.regimes import by_share, legends_below, log_slope, scale_of, table_flow, weights_of
-from afterfit.plot import TEST, TRAIN, log_time_axes, mark_phases
+from afterfit.papers.lyu2023.regimes import by_share, mark_shares, scale_of, scale_ticks, table_flow, weights_of
+from afterfit.papers.measure import log_slope
+from afterfit.plot import TEST, TRAIN, legend_below, log_time_axes, mark_phases
 from afterfit.run import Run
 from afterfit.theory.instance import instance_of
 from afterfit.theory.kernel import kernel_predictor
@@ -65,9 +66,7 @@ class Thm39(Entry):
         path.plot(curves["time"], curves["train_loss"], **TRAIN, label="training loss")
         path.plot(curves["time"], curves["test_loss"], **TEST, label="test loss")
         path.axhline(_zero_filled(headline), color="k", ls=":", label="test loss of Cor. 3.11")
-        for k, share in enumerate(self._shares):
-            label = r"$t=(1-c)/\lambda\cdot\log\alpha$" if k == 0 else None
-            path.axvline(share * alpha * np.log(alpha), color="0.6", lw=0.8, label=label)
+        mark_shares(path, headline, self._shares)
         path.set(yscale="log", ylabel=rf"mean squared error, $\alpha={alpha:g}$")
         log_time_axes(path)
         mark_phases(path, headline.verdict)
@@ -79,16 +78,18 @@ class Thm39(Entry):
             seen, unseen = np.array([_errors(run) for run in group]).T
             entries.loglog(alphas, seen, **style, label=f"seen, c = {c:g}")
             entries.loglog(alphas, unseen, **style, ls=":", label=f"unseen, c = {c:g}")
-            matrices.plot(_limit(group[-1]).ravel(), weights_of(group[0]).ravel(), ls="", **style, label=f"c = {c:g}")
-        ends = [0, float(_limit(headline).max())]
-        matrices.plot(ends, ends, color="0.8", zorder=0)
+        limit, middle = _limit(headline), by_share(runs, self._shares)[0.5]
+        chosen = (middle[0], middle[len(middle) // 2], middle[-1])
+        for run, marker, grey in zip(chosen, ("o", "s", "^"), ("0.65", "0.4", "0.0"), strict=True):
+            style = {"color": grey, "marker": marker, "mfc": "none", "label": rf"$\alpha={scale_of(run):g}$"}
+            matrices.plot(limit.ravel(), weights_of(run).ravel(), ls="", **style)
+        matrices.plot([0, limit.max()], [0, limit.max()], color="0.6", lw=1.0, zorder=0, label="equal")
         entries.set(xlabel=r"scale $\alpha$ of the start", ylabel="largest error of an entry, from Cor. 3.11")
+        scale_ticks(entries, middle)
         entries.set(title=r"at $t=(1-c)/\lambda\cdot\log\alpha$")
-        least = min(scale_of(run) for run in runs.values())
-        matrices.set(
-            xlabel="entry of Cor. 3.11", ylabel=r"entry of $W$", title=rf"the smallest scale, $\alpha={least:g}$"
-        )
-        legends_below(figure)
+        matrices.set(xlabel="entry of Cor. 3.11", ylabel=r"entry of $W$")
+        matrices.set(title=r"at $t=(1-c)/\lambda\cdot\log\alpha$, c = 0.5")
+        legend_below(*figure.axes)
         return figure
 
     def check(self, runs: Mapping[str, Run], scale: str, progress: bool | None) -> Iterator[Finding]:

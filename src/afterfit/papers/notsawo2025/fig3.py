@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from afterfit import dynamics, inits, models, penalties, tasks, theory
 from afterfit.experiment import Experiment
 from afterfit.papers.gallery import Entry, Finding, run_all
-from afterfit.plot import TEST, TRAIN, log_time_axes, mark_phases
+from afterfit.plot import TEST, TRAIN, legend_below, log_time_axes, mark_phases
 from afterfit.run import Run
 
 __all__ = ["Fig3"]
@@ -84,9 +84,8 @@ class Fig3(Entry):
         log_time_axes(*axes)
         for ax in axes:
             mark_phases(ax, run.verdict)
-        for ax in (errors, norm, components):
-            columns = 2 if ax is errors else 3
-            ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.19), ncols=columns, frameon=False, fontsize="small")
+        legend_below(errors)
+        legend_below(norm, components, ncols=3)
         return figure
 
     def check(self, runs: Mapping[str, Run], scale: str, progress: bool | None) -> Iterator[Finding]:

@@ -14,7 +14,8 @@ from matplotlib.figure import Figure
 from afterfit import dynamics, inits, models, penalties, tasks, theory
 from afterfit.experiment import Experiment
 from afterfit.papers.gallery import Entry, Finding
-from afterfit.plot import mark_phases
+from afterfit.papers.measure import log_slope
+from afterfit.plot import legend_below, mark_phases
 from afterfit.run import Run
 from afterfit.theory.landscape import StepSizes, chatterjee_lojasiewicz, fit_steps, slow_steps, step_sizes
 from afterfit.train import prepare
@@ -138,16 +139,8 @@ class Thm21(Entry):
         ticks = sorted(set(np.round(product, 12)))
         right.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
         right.minorticks_off()
-        for ax, title in ((left, None), (middle, None), (right, r"markers: seen; lines: $\Delta t(\eta,t_1)$")):
-            ax.legend(
-                loc="upper center",
-                bbox_to_anchor=(0.5, -0.15),
-                ncols=3 if ax is right else 2,
-                frameon=False,
-                fontsize="small",
-                title=title,
-                title_fontsize="small",
-            )
+        legend_below(left, middle)
+        legend_below(right, ncols=3, title=r"markers: seen; lines: $\Delta t(\eta,t_1)$")
         return figure
 
     def check(self, runs: Mapping[str, Run], scale: str, progress: bool | None) -> Iterator[Finding]:
@@ -228,15 +221,14 @@ class Thm21(Entry):
             "and only for that bound is Δt also necessary",
             min(min(s) for s in taken.values()) >= 0.99,
         )
-        product = np.log([path.alpha * path.beta for path in slow])
-        rates = {eta: np.polyfit(product, np.log([path.needed(eta) for path in slow]), 1)[0] for eta in self._etas}
+        product = [path.alpha * path.beta for path in slow]
+        rates = {eta: log_slope(product, [path.needed(eta) for path in slow]) for eta in self._etas}
         yield Finding(
             self.claims[7],
             "Θ(1/(αβ)) additional steps",
             "steps after t₁ against αβ, log-log slope "
             + ", ".join(f"{rate:.2f} (η={eta:g})" for eta, rate in rates.items())
-            + "; of Δt itself "
-            + f"{np.polyfit(product, np.log([path.proved(1.0) for path in slow]), 1)[0]:.2f}",
+            + f"; of Δt itself {log_slope(product, [path.proved(1.0) for path in slow]):.2f}",
             all(abs(rate + 1) <= 0.1 for rate in rates.values()),
         )
         left = [path.best_loss / path.beta**2 for path in slow[:3]]
@@ -326,7 +318,7 @@ def path_of(run: Run) -> Path:
     """A run, with the minimiser of its objective."""
     data = Experiment.from_dict(run.spec).draw()
     X, y, beta, curves = data.inputs, data.targets, run.spec["penalty"]["strength"], run.curves
-    best = lasso(X, y, beta)
+    best = theory.lasso(X, y, beta)
     a = curves["weights"].values
     g, best_loss = curves["train_loss"].values, 0.5 * float(np.sum((X @ best - y) ** 2))
     return Path(
@@ -342,29 +334,6 @@ def path_of(run: Run) -> Path:
         best_loss=best_loss,
         least_norm=float(np.abs(theory.min_l1(X, y)).sum()),
     )
-
-
-def lasso(X: Float[np.ndarray, "n d"], y: Float[np.ndarray, " n"], beta: float) -> Float[np.ndarray, " d"]:
-    """argmin ½‖Xa − y‖² + β‖a‖₁: the support and signs by accelerated proximal steps, then exactly.
-
-    It is solved when Xᵀ(y − Xa) = β·sign(a) on the support and is at most β elsewhere.
-    """
-    step = 1 / np.linalg.norm(X, 2) ** 2
-    a = ahead = theory.min_l1(X, y)
-    weight = 1.0
-    for k in range(1, 200_001):
-        moved = ahead - step * X.T @ (X @ ahead - y)
-        new = np.sign(moved) * np.maximum(np.abs(moved) - step * beta, 0)
-        heavier = 0.5 + np.sqrt(0.25 + weight**2)
-        a, ahead, weight = new, new + (weight - 1) / heavier * (new - a), heavier
-        if k % 200:
-            continue
-        S = np.flatnonzero(a)
-        exact = np.zeros_like(a)
-        exact[S] = np.linalg.lstsq(X[:, S].T @ X[:, S], X[:, S].T @ y - beta * np.sign(a[S]), rcond=None)[0]
-        if np.all(np.sign(exact) == np.sign(a)) and np.abs(X.T @ (y - X @ exact)).max() <= beta * (1 + 1e-9):
-            return exact
-    raise RuntimeError(f"the lasso was not solved for β={beta:g}.")
 
 
 def _groups(runs: Mapping[str, Run]) -> tuple[list[Path], list[Path]]:

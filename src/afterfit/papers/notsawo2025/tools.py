@@ -11,7 +11,8 @@ from matplotlib.figure import Figure
 from afterfit import dynamics, inits, models, penalties, tasks, theory
 from afterfit.experiment import Experiment
 from afterfit.papers.gallery import Entry, Finding
-from afterfit.plot import TEST, TRAIN, log_time_axes, mark_phases
+from afterfit.papers.measure import log_slope
+from afterfit.plot import TEST, TRAIN, legend_below, log_time_axes, mark_phases
 from afterfit.run import Run
 from afterfit.tasks import Task
 from afterfit.theory import sensing
@@ -152,8 +153,7 @@ class Tools(Entry):
         constants.set(xlabel=r"share $\tau$ of measurements from the basis", ylabel=r"null space constant $\rho_S$")
         constants.set_yticks(range(ceiling + 2), [*map(str, range(ceiling + 1)), r"$\infty$"])
         constants.set_title(r"$\ell_1$ minimisation on random draws", fontsize="medium")
-        for ax in (alignment, isometry, errors, constants):
-            ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=2, frameon=False, fontsize="small")
+        legend_below(alignment, isometry, errors, constants)
         return figure
 
     def check(self, runs: Mapping[str, Run], scale: str, progress: bool | None) -> Iterator[Finding]:
@@ -273,7 +273,7 @@ class Tools(Entry):
                 np.median([sensing.restricted_isometry(entries((k, 12)) / np.sqrt(k), 2).lower for _ in range(9)])
                 for k in many
             ]
-            slopes.append(np.polyfit(np.log(many), np.log(delta), 1)[0])
+            slopes.append(log_slope(many, delta))
             ends.append(delta[-1])
         wide = sensing.restricted_isometry(rng.standard_normal((1600, 12)) / np.sqrt(12), 2).lower
         yield Finding(

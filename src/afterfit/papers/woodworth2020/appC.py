@@ -11,7 +11,7 @@ from afterfit import dynamics, inits, models, penalties, tasks
 from afterfit.experiment import Experiment
 from afterfit.papers.gallery import Entry, Finding
 from afterfit.papers.paths import flat, initial, parameters_at
-from afterfit.plot import log_time_axes, mark_phases
+from afterfit.plot import legend_below, log_time_axes, mark_phases
 from afterfit.run import Run
 
 __all__ = ["AppC"]
@@ -97,8 +97,7 @@ class AppC(Entry):
             style = "-" if factor == 1 else "--"
             right.plot(ends, factor * ends, color="0.5", lw=1.0, ls=style, label=f"slope ${slope}$")
         right.set(xlabel=r"$u_i^2-v_i^2$ at $t=0$", ylabel=rf"$u_i^2-v_i^2$ at $T={T:g}$")
-        for ax in (left, middle, right):
-            ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=4, frameon=False, fontsize="small")
+        legend_below(left, middle, right, ncols=4)
         return figure
 
     def check(self, runs: Mapping[str, Run], scale: str, progress: bool | None) -> Iterator[Finding]:

@@ -10,7 +10,8 @@ from matplotlib.figure import Figure
 from afterfit import dynamics, inits, models, tasks, theory
 from afterfit.experiment import Experiment
 from afterfit.papers.gallery import Entry, Finding
-from afterfit.plot import log_time_axes, mark_phases
+from afterfit.papers.measure import examples, relative_distance
+from afterfit.plot import legend_below, log_time_axes, mark_phases
 from afterfit.run import Run
 
 __all__ = ["Fig2"]
@@ -87,13 +88,12 @@ class Fig2(Entry):
             strict=True,
         ):
             distance = np.linalg.norm(curves["weights"].values - limit, axis=1) / np.linalg.norm(limit)
-            right.plot(curves["time"], np.maximum(distance, 1e-8), **style, label=name)
+            right.plot(curves["time"], distance, **style, label=name)
         right.set(yscale="log", ylabel=r"relative distance of $\beta(t)$")
         log_time_axes(right)
         mark_phases(right, run.verdict)
         right.set_title(rf"the flow from $\alpha={run.spec['init']['scale']:g}$", pad=18)
-        for ax in (left, middle, right):
-            ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=3, frameon=False, fontsize="small")
+        legend_below(left, middle, right, ncols=3)
         return figure
 
     def check(self, runs: Mapping[str, Run], scale: str, progress: bool | None) -> Iterator[Finding]:
@@ -140,11 +140,10 @@ class Fig2(Entry):
             f"q(z)/z grows by {growth[1] - 1:.2g} of itself, as log z does, and r(z)/z by {level[1] - 1:.1g}",
             growth[1] - 1 > 0.04 and level[1] - 1 < 1e-4 and ends[1e9] > 2 * ends[1e3],
         )
-        data = Experiment.from_dict(next(iter(runs.values())).spec).draw()
-        X, y = data.inputs, data.targets
+        X, y = examples(next(iter(runs.values())))
         limits = {1e-8: theory.min_l1(X, y), 1e4: theory.min_l2(X, y)}
         gaps = {
-            alpha: [np.linalg.norm(p(alpha).minimise(X, y) - end) / np.linalg.norm(end) for p in (theory.R, theory.Q)]
+            alpha: [relative_distance(p(alpha).minimise(X, y), end) for p in (theory.R, theory.Q)]
             for alpha, end in limits.items()
         }
         yield Finding(
@@ -165,7 +164,7 @@ class Fig2(Entry):
             abs(slope - 1) <= 0.01 and abs(logs - 0.5) <= 0.01,
         )
         apart = {
-            name: [np.linalg.norm(run.curves["weights"][-1].values - m) / np.linalg.norm(m) for m in _minimisers(run)]
+            name: [relative_distance(run.curves["weights"][-1].values, limit) for limit in _minimisers(run)]
             for name, run in runs.items()
         }
         yield Finding(
@@ -212,8 +211,8 @@ def real_roots(z: float) -> np.ndarray:
 
 def _minimisers(run: Run) -> tuple[np.ndarray, np.ndarray]:
     """argmin Q_α and argmin R_α for the data and the scale of a run."""
-    data, alpha = Experiment.from_dict(run.spec).draw(), run.spec["init"]["scale"]
-    return theory.Q(alpha).minimise(data.inputs, data.targets), theory.R(alpha).minimise(data.inputs, data.targets)
+    (X, y), alpha = examples(run), run.spec["init"]["scale"]
+    return theory.Q(alpha).minimise(X, y), theory.R(alpha).minimise(X, y)
 
 
 def _gap_q(alpha: float) -> float:

@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from afterfit import dynamics, inits, models, tasks, theory
 from afterfit.experiment import Experiment
 from afterfit.papers.gallery import Entry, Finding
+from afterfit.papers.measure import examples, log_slope, relative_distance
 from afterfit.plot import log_time_axes, mark_phases
 from afterfit.run import Run
 
@@ -59,14 +60,14 @@ class Shape(Entry):
         }
 
     def picture(self, runs: Mapping[str, Run]) -> Figure:
-        figure = Figure(figsize=(13.5, 4.6), layout="constrained")
+        figure = Figure(figsize=(13.5, 5.0), layout="constrained")
         left, middle, right = figure.subplots(1, 3)
         styles = {
             "uniform": {"color": "k", "ls": "-", "marker": "o"},
             "rising": {"color": "#D55E00", "ls": "--", "marker": "^"},
             "falling": {"color": "#0072B2", "ls": "-.", "marker": "v"},
         }
-        X, y = _data(next(iter(runs.values())))
+        X, y = examples(next(iter(runs.values())))
         least = theory.min_l1(X, y)
         for name, style in styles.items():
             group = [run for key, run in runs.items() if key.startswith(name)]
@@ -75,19 +76,25 @@ class Shape(Entry):
             for ax, end, smallest in ((left, least, 1e-60), (middle, weighted, 1e-8)):
                 alphas = np.geomspace(smallest, 1e2, 40)
                 ends = [theory.Q(alpha, shape).minimise(X, y) for alpha in alphas]
-                ax.plot(alphas, [_apart(beta, end) for beta in ends], **line, lw=1.4, label=rf"$w_0$ {name}")
+                ax.plot(alphas, [relative_distance(beta, end) for beta in ends], **line, lw=1.4, label=rf"$w_0$ {name}")
                 ax.plot(
-                    [_alpha(run) for run in group], [_apart(_end(run), end) for run in group], ls="", mfc="none", **mark
+                    [_alpha(run) for run in group],
+                    [relative_distance(_end(run), end) for run in group],
+                    ls="",
+                    mfc="none",
+                    **mark,
                 )
             curves = group[0].curves.isel(time=slice(1, None))
-            right.plot(curves["time"], [_apart(beta, least) for beta in curves["weights"].values], **line, lw=1.4)
-        left.set(ylabel=r"distance of $\beta$ from the least $L_1$ norm")
-        middle.set(ylabel=r"distance of $\beta$ from the weighted least $L_2$ norm")
+            right.plot(
+                curves["time"], [relative_distance(beta, least) for beta in curves["weights"].values], **line, lw=1.4
+            )
+        left.set(ylabel=r"relative distance of $\beta$ from the least $\ell_1$ norm")
+        middle.set(ylabel=r"relative distance of $\beta$ from the weighted least $\ell_2$ norm")
         for ax in (left, middle):
             ax.set(xscale="log", yscale="log", ylim=(1e-8, 5), xlabel=r"scale $\alpha$ of the start")
-            ax.set_title("relative; lines: argmin Q, marks: gradient flow", pad=18, fontsize="medium")
+            ax.set_title("lines: argmin Q, marks: gradient flow", fontsize="medium")
         left.set_xticks([1e-60, 1e-40, 1e-20, 1.0])
-        right.set(yscale="log", ylabel=r"distance of $\beta(t)$ from the least $L_1$ norm")
+        right.set(yscale="log", ylabel=r"relative distance of $\beta(t)$ from the least $\ell_1$ norm")
         log_time_axes(right)
         headline = next(iter(runs.values()))
         mark_phases(right, headline.verdict)
@@ -102,8 +109,8 @@ class Shape(Entry):
             {key.split()[0]: run for key, run in runs.items() if _alpha(run) == alpha}
             for alpha in (self._alphas[0], self._alphas[-1])
         )
-        X, y = _data(small["uniform"])
-        gaps = {name: _apart(_end(run), _weighted_l2(run)) for name, run in large.items()}
+        X, y = examples(small["uniform"])
+        gaps = {name: relative_distance(_end(run), _weighted_l2(run)) for name, run in large.items()}
         yield Finding(
             self.claims[0],
             "a quadratic norm weighted by diag(1/w₀²)",
@@ -111,8 +118,8 @@ class Shape(Entry):
             max(gaps.values()) <= 1e-3,
         )
         plain = theory.min_l2(X, y)
-        wrong = {name: _apart(_end(run), plain) for name, run in large.items() if name != "uniform"}
-        wrong["between the two"] = _apart(_end(large["rising"]), _end(large["falling"]))
+        wrong = {name: relative_distance(_end(run), plain) for name, run in large.items() if name != "uniform"}
+        wrong["between the two"] = relative_distance(_end(large["rising"]), _end(large["falling"]))
         yield Finding(
             self.claims[1],
             "w₀ affects the implicit bias in the kernel regime",
@@ -122,11 +129,11 @@ class Shape(Entry):
         )
         least = theory.min_l1(X, y)
         by_alpha = {
-            alpha: max(_apart(_end(run), least) for run in runs.values() if _alpha(run) == alpha)
+            alpha: max(relative_distance(_end(run), least) for run in runs.values() if _alpha(run) == alpha)
             for alpha in sorted({_alpha(run) for run in runs.values()})
         }
         farther = {
-            alpha: max(_apart(theory.Q(alpha, _shape(run)).minimise(X, y), least) for run in small.values())
+            alpha: max(relative_distance(theory.Q(alpha, _shape(run)).minimise(X, y), least) for run in small.values())
             for alpha in (1e-10, 1e-100, 1e-300)
         }
         yield Finding(
@@ -141,7 +148,7 @@ class Shape(Entry):
         beta, w0 = np.array([0.5, -2.0, 1.0]), np.array([0.5, 1.0, 2.0])
         alphas = np.array([3.0, 6.0, 12.0])
         rest = [theory.Q(a, w0).value(beta) - np.sum(beta**2 / (4 * a**2 * w0**2)) for a in alphas]
-        slope = float(np.polyfit(np.log(alphas), np.log(np.abs(rest)), 1)[0])
+        slope = log_slope(alphas, np.abs(rest))
         yield Finding(
             self.claims[3],
             "a rest of order α⁻⁶",
@@ -170,11 +177,6 @@ class Shape(Entry):
         )
 
 
-def _data(run: Run) -> tuple[np.ndarray, np.ndarray]:
-    data = Experiment.from_dict(run.spec).draw()
-    return data.inputs, data.targets
-
-
 def _alpha(run: Run) -> float:
     return run.spec["init"]["scale"]
 
@@ -191,9 +193,4 @@ def _end(run: Run) -> np.ndarray:
 
 def _weighted_l2(run: Run) -> np.ndarray:
     """argmin Σ βᵢ²/w₀ᵢ² subject to Xβ = y."""
-    X, y = _data(run)
-    return _shape(run) * theory.min_l2(X * _shape(run), y)
-
-
-def _apart(beta: np.ndarray, end: np.ndarray) -> float:
-    return float(np.linalg.norm(beta - end) / np.linalg.norm(end))
+    return theory.min_l2(*examples(run), _shape(run) ** -2.0)

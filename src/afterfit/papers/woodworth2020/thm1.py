@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from afterfit import dynamics, inits, models, tasks, theory
 from afterfit.experiment import Experiment
 from afterfit.papers.gallery import Entry, Finding
+from afterfit.papers.measure import examples, relative_distance
 from afterfit.plot import log_time_axes, mark_phases
 from afterfit.run import Run
 
@@ -68,7 +69,7 @@ class Thm1(Entry):
                 order = np.argsort(limits[name])
                 right.plot(limits[name][order], color=str(greys[k // 2]), lw=1.2)
                 right.plot(
-                    run.curves["weights"][-1].values[order],
+                    _end(run)[order],
                     ls="",
                     marker="o",
                     mfc="none",
@@ -97,14 +98,14 @@ class Thm1(Entry):
         )
         uniform, shaped = ({name: r for name, r in runs.items() if name.startswith(kind)} for kind in ("uni", "non"))
         for claim, group in ((self.claims[1], uniform), (self.claims[2], shaped)):
-            gap_of = {name: relative_distance(run, minimiser(run)) for name, run in group.items()}
+            gap_of = {name: relative_distance(_end(run), minimiser(run)) for name, run in group.items()}
             yield Finding(
                 claim,
                 "equality",
                 "relative distance " + ", ".join(f"{gap:.1g} ({name.split()[1]})" for name, gap in gap_of.items()),
                 max(gap_of.values()) <= 1e-3,
             )
-        wrong = {name: relative_distance(run, minimiser(run, uniform=True)) for name, run in shaped.items()}
+        wrong = {name: relative_distance(_end(run), minimiser(run, uniform=True)) for name, run in shaped.items()}
         gaps = list(wrong.values())
         yield Finding(
             self.claims[3],
@@ -112,11 +113,8 @@ class Thm1(Entry):
             "distance to argmin Q_{α,1}: " + ", ".join(f"{gap:.2g} ({name.split()[1]})" for name, gap in wrong.items()),
             max(wrong.values()) >= 0.05 and gaps[-1] > gaps[0],
         )
-        data = Experiment.from_dict(next(iter(runs.values())).spec).draw()
-        least_l1, least_l2 = (
-            theory.min_l1(data.inputs, data.targets),
-            theory.min_l2(data.inputs, data.targets),
-        )
+        X, y = examples(next(iter(runs.values())))
+        least_l1, least_l2 = theory.min_l1(X, y), theory.min_l2(X, y)
         weights = [run.params["plus"] ** 2 - run.params["minus"] ** 2 for run in uniform.values()]
         excess_l1 = [np.abs(w).sum() / np.abs(least_l1).sum() - 1 for w in weights]
         excess_l2 = [np.linalg.norm(w) / np.linalg.norm(least_l2) - 1 for w in weights]
@@ -131,12 +129,10 @@ class Thm1(Entry):
 
 def minimiser(run: Run, uniform: bool = False) -> np.ndarray:
     """argmin Q for the data, scale and shape of a run (or for its scale and w₀ = 1)."""
-    data = Experiment.from_dict(run.spec).draw()
     shape = run.spec["init"]["shape"]
     potential = theory.Q(run.spec["init"]["scale"], 1.0 if uniform or shape is None else shape)
-    return potential.minimise(data.inputs, data.targets)
+    return potential.minimise(*examples(run))
 
 
-def relative_distance(run: Run, limit: np.ndarray) -> float:
-    """‖β − limit‖/‖limit‖ at the end of a run."""
-    return float(np.linalg.norm(run.curves["weights"][-1].values - limit) / np.linalg.norm(limit))
+def _end(run: Run) -> np.ndarray:
+    return run.curves["weights"][-1].values

@@ -12,7 +12,8 @@ from matplotlib.figure import Figure
 from afterfit import dynamics, inits, models, tasks, theory
 from afterfit.experiment import Experiment
 from afterfit.papers.gallery import Entry, Finding
-from afterfit.plot import TEST, TRAIN, log_time_axes, mark_phases
+from afterfit.papers.measure import examples, log_slope
+from afterfit.plot import TEST, TRAIN, legend_below, log_time_axes, mark_phases, mathtext
 from afterfit.run import Run
 from afterfit.theory import thresholds
 
@@ -72,7 +73,7 @@ class Thm2(Entry):
         figure = Figure(figsize=(13.5, 4.6), layout="constrained")
         left, middle, right = figure.subplots(1, 3)
         run = next(iter(runs.values()))
-        X, y = _data(run)
+        X, y = examples(run)
         d, (l1, l2) = X.shape[1], _least_norms(X, y)
         alphas = np.geomspace(1e-12, 30, 60)
         ends = [theory.Q(alpha).minimise(X, y) for alpha in alphas]
@@ -136,12 +137,11 @@ class Thm2(Entry):
         )
         right.axhline(1 + self._epsilon, color="0.3", ls="-.", lw=1.2, label=r"$1+\epsilon$")
         right.axhline(1, color="0.6", lw=0.8)
-        right.set(ylabel=r"$L_1$ norm over the least", ylim=(0, 1.1 * (1 + self._epsilon)))
+        right.set(ylabel=r"$\ell_1$ norm over the least", ylim=(0, 1.1 * (1 + self._epsilon)))
         log_time_axes(right)
         mark_phases(right, run.verdict)
-        right.set_title(rf"flow from the first threshold, $\alpha=${run.spec['init']['scale']:.2g}", pad=18)
-        for ax in (left, middle, right):
-            ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=2, frameon=False, fontsize="small")
+        right.set_title(rf"flow from the first threshold, $\alpha={mathtext(run.spec['init']['scale'])}$", pad=18)
+        legend_below(left, middle, right)
         return figure
 
     def check(self, runs: Mapping[str, Run], scale: str, progress: bool | None) -> Iterator[Finding]:
@@ -163,7 +163,7 @@ class Thm2(Entry):
                 shares[worst] <= 1,
             )
         run_l1, run_l2 = runs["first threshold"], runs["second threshold"]
-        l1, l2 = _least_norms(*_data(run_l1))
+        l1, l2 = _least_norms(*examples(run_l1))
         excess = (
             _excess_l1(run_l1.curves["weights"][-1].values, l1),
             _excess_l2(run_l2.curves["weights"][-1].values, l2),
@@ -176,10 +176,10 @@ class Thm2(Entry):
             f"squared L2 excess {excess[1]:.1g}; ‖Xβ − y‖/‖y‖ is at most {residual:.1g}",
             max(excess) <= self._epsilon and residual <= 1e-4,
         )
-        X, y = _data(run_l1)
+        X, y = examples(run_l1)
         large = np.geomspace(1, 5, 5) * np.sqrt(l2)
         above = [_excess_l2(theory.Q(alpha).minimise(X, y), l2) for alpha in large]
-        slope = float(np.polyfit(np.log(large), np.log(above), 1)[0])
+        slope = log_slope(large, above)
         yield Finding(
             self.claims[3],
             "α of order ε^{−1/2} is enough",
@@ -305,11 +305,6 @@ def _lemma6(scale: str) -> tuple[float, str]:
                 margins[f"ε={epsilon:g}, d={d:g}, log α={log_alpha:.3g}"] = ratio / (1 + epsilon)
     where = min(margins, key=margins.__getitem__)
     return margins[where], where
-
-
-def _data(run: Run) -> tuple[np.ndarray, np.ndarray]:
-    data = Experiment.from_dict(run.spec).draw()
-    return data.inputs, data.targets
 
 
 def _least_norms(X: np.ndarray, y: np.ndarray) -> tuple[float, float]:

@@ -11,8 +11,9 @@ from matplotlib.figure import Figure
 from afterfit import dynamics, inits, models, tasks, theory
 from afterfit.experiment import Experiment
 from afterfit.papers.gallery import Entry, Finding
+from afterfit.papers.measure import examples, log_slope
 from afterfit.papers.paths import initial
-from afterfit.plot import log_time_axes, mark_phases
+from afterfit.plot import legend_below, log_time_axes, mark_phases
 from afterfit.run import Run
 
 __all__ = ["Thm4"]
@@ -73,7 +74,7 @@ class Thm4(Entry):
             xlabel=r"width $k$, $\sigma\sqrt{k}$ held",
             ylabel=r"relative distance of $M$ from $\mathrm{argmin}\,Q_\mu$",
         )
-        left.set_title(rf"$\sigma\sqrt{{k}}={product:g}$", pad=18)
+        left.set_title(rf"$\sigma\sqrt{{k}}={product:g}$")
         factors = np.geomspace(0.05, 5, 60)
         for run, style in zip(held, ("k-", "k--", "k-.", "k:"), strict=False):
             middle.plot(factors, [_distance(run, f, diagonal=True) for f in factors], style, label=f"k = {_width(run)}")
@@ -94,8 +95,7 @@ class Thm4(Entry):
         right.set(ylabel=r"singular values of $UV^\top$")
         log_time_axes(right)
         mark_phases(right, headline.verdict)
-        for ax in (left, middle, right):
-            ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=4, frameon=False, fontsize="small")
+        legend_below(left, middle, right, ncols=4)
         return figure
 
     def check(self, runs: Mapping[str, Run], scale: str, progress: bool | None) -> Iterator[Finding]:
@@ -115,7 +115,7 @@ class Thm4(Entry):
             all(abs(size / s - 1) <= 0.5 for size, s in sizes.values()),
         )
         widths, gaps = [_width(run) for run in held], [_distance(run, 0.5) for run in held]
-        slope = float(np.polyfit(np.log(widths), np.log(gaps), 1)[0])
+        slope = log_slope(widths, gaps)
         yield Finding(
             self.claims[2],
             "equality in the limit",
@@ -138,7 +138,7 @@ class Thm4(Entry):
         wide = sorted((run for run in runs.values() if _width(run) == widths[0]), key=_product)
         seen = {_product(run): _excesses(np.abs(np.diag(_matrix(run))), run) for run in wide}
         extremes = [
-            _excesses(np.linalg.svd(theory.SpectralQ(mu).minimise(*_data(wide[0])), compute_uv=False), wide[0])
+            _excesses(np.linalg.svd(theory.SpectralQ(mu).minimise(*examples(wide[0])), compute_uv=False), wide[0])
             for mu in (1e-300, 1e10)
         ]
         nuclear, frobenius = ([excess[j] for excess in seen.values()] for j in (0, 1))
@@ -158,7 +158,7 @@ class Thm4(Entry):
 
 def minimiser(run: Run, factor: float) -> np.ndarray:
     """argmin Q_μ(spectrum) for the data of a run, μ² = factor·σ√k."""
-    return theory.SpectralQ(float(np.sqrt(factor * _product(run)))).minimise(*_data(run))
+    return theory.SpectralQ(float(np.sqrt(factor * _product(run)))).minimise(*examples(run))
 
 
 def best_factor(run: Run) -> float:
@@ -182,7 +182,7 @@ def _distance(run: Run, factor: float, diagonal: bool = False) -> float:
 
 def _excesses(sigma: np.ndarray, run: Run) -> tuple[float, float]:
     """How far Σσ and ‖σ‖ are above the least nuclear and the least Frobenius norm on the data of a run."""
-    X, y = _data(run)
+    X, y = examples(run)
     diagonals = np.diagonal(X, axis1=1, axis2=2)  # of diagonal measurements both minimisers are diagonal
     least_l1, least_l2 = theory.min_l1(diagonals, y), theory.min_l2(diagonals, y)
     return (
@@ -195,11 +195,6 @@ def _held(runs: Mapping[str, Run]) -> list[Run]:
     """The runs with the σ√k of the headline, the widest first."""
     product = _product(next(iter(runs.values())))
     return [run for run in runs.values() if np.isclose(_product(run), product)]
-
-
-def _data(run: Run) -> tuple[np.ndarray, np.ndarray]:
-    data = Experiment.from_dict(run.spec).draw()
-    return data.inputs, data.targets
 
 
 def _matrix(run: Run) -> np.ndarray:

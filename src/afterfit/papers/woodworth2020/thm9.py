@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -11,9 +11,10 @@ from matplotlib.figure import Figure
 from afterfit import dynamics, inits, models, tasks
 from afterfit.experiment import Experiment
 from afterfit.papers.gallery import Entry, Finding, run_all
+from afterfit.papers.measure import log_slope
 from afterfit.papers.paths import flat, initial, parameters_at
 from afterfit.papers.woodworth2020.bounds import Start, start_of
-from afterfit.plot import log_time_axes, mark_phases
+from afterfit.plot import legend_below, log_time_axes, mark_phases
 from afterfit.run import Run
 
 __all__ = ["Thm9"]
@@ -100,8 +101,7 @@ class Thm9(Entry):
             ax.set(ylabel=r"singular values of $UV^\top$, or of its linearisation")
             ax.set_title(rf"$\alpha={alpha:g}$, $\alpha^2k={start_of(flow).mu:.3g}$", pad=18)  # above the phases
             mark_phases(ax, flow.verdict)
-        for ax in (left, *paths):
-            ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=2, frameon=False, fontsize="small")
+        legend_below(left, *paths)
         return figure
 
     def check(self, runs: Mapping[str, Run], scale: str, progress: bool | None) -> Iterator[Finding]:
@@ -158,7 +158,7 @@ class Thm9(Entry):
         )
         wide = [alpha for alpha in alphas if starts[alpha].mu >= 1]
         orders = {alpha: ways[alpha] / starts[alpha].order for alpha in wide}
-        slope = _log_slope(wide[-2:], [ways[alpha] for alpha in wide[-2:]])
+        slope = log_slope(wide[-2:], [ways[alpha] for alpha in wide[-2:]])
         yield Finding(
             self.claims[4],
             "sup_T ‖W(T) − W(0)‖ ≤ O(1/(α√k) + α) for α² ≥ Ω(1/k)",
@@ -191,14 +191,14 @@ class Thm9(Entry):
             progress,
         )
         ways = [float(np.linalg.norm(flat(run) - initial(run))) for run in wide.values()]
-        slope = _log_slope(widths, ways)
+        slope = log_slope(widths, ways)
         return Finding(
             self.claims[5],
             "a wider model moves less, like 1/√k while 1/(α√k) is the larger term",
             f"α={alpha:g}: "
             + ", ".join(f"{way:.3g} (k={k})" for k, way in zip(widths, ways, strict=True))
             + f", like k^{slope:.2f}; 1/(α√k) + α itself like "
-            f"k^{_log_slope(widths, [1 / (alpha * np.sqrt(k)) + alpha for k in widths]):.2f}",
+            f"k^{log_slope(widths, [1 / (alpha * np.sqrt(k)) + alpha for k in widths]):.2f}",
             -0.6 <= slope <= -0.4,
         )
 
@@ -255,8 +255,3 @@ def _printed_width(start: Start) -> Finding:
         f"allows {allowed(needed):.2g}·Y: the same order in α",
         allowed(printed) >= 1,
     )
-
-
-def _log_slope(x: Sequence[float], y: Sequence[float]) -> float:
-    """The slope of log y against log x."""
-    return float(np.polyfit(np.log(x), np.log(y), 1)[0])
