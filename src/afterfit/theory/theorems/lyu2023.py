@@ -1,0 +1,173 @@
+"""Lyu et al. 2023: kernel regime, then rich regime; margin bounds; label noise."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Iterator
+
+import numpy as np
+
+from afterfit import tangent
+from afterfit.dynamics import LabelNoiseSGD
+from afterfit.models import DiagonalNet, LinearModel
+from afterfit.spec import SpecError
+from afterfit.tasks import SparseClassification
+from afterfit.theory.bounds import l1_margin_bound, l2_margin_bound
+from afterfit.theory.instance import Instance
+from afterfit.theory.kernel import MOST, kernel_predictor
+from afterfit.theory.landscape import homogeneity
+from afterfit.theory.programs import NotSeparableError
+from afterfit.theory.theorems._base import Case, Check, Outcome, Theorem, smooth, timed
+
+__all__ = ["Classification", "LabelNoise", "MarginBounds", "Regression"]
+
+
+class _KernelThenRich(Theorem):
+    """Shared by both halves of Lyu et al. 2023: homogeneous model, large start with zero output, weak decay."""
+
+    def assumptions(self, case: Case) -> Iterator[Check]:
+        instance = case.instance
+        yield _homogeneous(instance)
+        yield smooth(instance, "Assumption 3.1: f is C² in θ")
+        start = np.asarray(tangent.outputs(instance.problem, instance.initial))
+        size = float(np.max(np.abs(start)))
+        yield Check("Assumption 3.2: zero initial output", f"max |f(θ₀; xᵢ)| = {size:.2g}", size <= 1e-9)
+        yield self._features(case)
+        alpha, decay = instance.initial_norm, instance.decay
+        power = -np.log(decay) / np.log(alpha) if alpha > 1 else np.nan
+        yield Check("large start, weak decay: λ = α^(−p), p > 0", f"α = {alpha:.3g}, p = {power:.2g}", power > 0)
+
+    @abc.abstractmethod
+    def _features(self, case: Case) -> Check: ...
+
+    def _turn(self, case: Case) -> Iterator[Outcome]:
+        if "(1/λ)·log α" in case.clocks:
+            told = case.clocks["(1/λ)·log α"]
+            low, high = told.window
+            seen = (
+                "no turn was seen" if told.measured is None else f"the test metric is half-way at {told.measured:.3g}"
+            )
+            ratio = "" if told.ratio is None else f", {told.ratio:.2f} of it"
+            yield Outcome(
+                f"a turn at (1/λ)·log α = {told.prediction:.3g}, between {low:.3g} and {high:.3g} (c = ½)", seen + ratio
+            )
+
+    def _end(self, case: Case) -> Iterator[Outcome]:
+        if case.kkt is not None:
+            found = case.kkt
+            slack = "" if found.program == "R2" else f", {found.slack:.0%} of the multipliers' weight off the margin"
+            yield Outcome(
+                f"late, a KKT point of {found.program}: residual 0", f"residual {found.residual:.2g} at the end{slack}"
+            )
+
+
+class Classification(_KernelThenRich):
+    name = "Lyu et al. 2023, Thms 3.4 and 3.5"
+    says = (
+        "From a large start with weak decay, a homogeneous classifier is the kernel max-margin one until (1/λ)·log α, "
+        "and a KKT point of the max-margin problem R1 soon after."
+    )
+
+    def speaks(self, instance: Instance) -> bool:
+        return not instance.regression and bool(instance.decay) and (instance.model.degree or 0) >= 2
+
+    def _features(self, case: Case) -> Check:
+        name = "Assumption 3.3: separable tangent features"
+        try:
+            margin = kernel_predictor(case.instance).margin
+        except NotSeparableError:
+            return Check(name, "γ_ntk = 0", False)
+        except SpecError as error:
+            return Check(name, str(error), None)
+        return Check(name, f"γ_ntk = {margin:.3g}", True)
+
+    def outcomes(self, case: Case) -> Iterator[Outcome]:
+        ends = [said for name in ("kernel max-margin", "max-L1-margin") for said in case.near(name)]
+        yield from self._turn(case)
+        yield from self._end(case)
+        if ends:
+            yield Outcome("early the kernel classifier, late (diagonal nets) max-L1-margin", "ended " + ", ".join(ends))
+
+
+class Regression(_KernelThenRich):
+    name = "Lyu et al. 2023, Thms 3.9 and 3.10"
+    says = (
+        "From a large start with weak decay, a homogeneous model interpolates with its tangent kernel until "
+        "(1/λ)·log α, and is a KKT point of the min-norm problem R2 soon after."
+    )
+
+    def speaks(self, instance: Instance) -> bool:
+        return instance.regression and bool(instance.decay) and (instance.model.degree or 0) >= 2
+
+    def _features(self, case: Case) -> Check:
+        return _independent(case, "Assumption 3.8: independent tangent features")
+
+    def outcomes(self, case: Case) -> Iterator[Outcome]:
+        yield from self._turn(case)
+        yield from self._end(case)
+        ends = [said for name in ("kernel interpolation", "min-L1", "min-nuclear") for said in case.near(name)]
+        yield Outcome("early kernel interpolation, late the least norm", "ended " + ", ".join(ends))
+
+
+class MarginBounds(Theorem):
+    name = "Lyu et al. 2023, Thms E.4 and E.5"
+    says = (
+        "On ±1 inputs with a k-sparse teacher, the max-L1-margin classifier generalises with of order k²·log d "
+        "examples; the max-L2-margin one needs of order k·d."
+    )
+
+    def speaks(self, instance: Instance) -> bool:
+        task = instance.task
+        return isinstance(task, SparseClassification) and task.design == "sign" and task.sparsity % 2 == 1
+
+    def assumptions(self, case: Case) -> Iterator[Check]:
+        task = case.instance.task
+        assert isinstance(task, SparseClassification)
+        yield Check("±1 inputs, ±1 teacher with an odd number k of entries", f"k = {task.sparsity}", True)
+
+    def outcomes(self, case: Case) -> Iterator[Outcome]:
+        task, delta = case.instance.task, 0.05
+        assert isinstance(task, SparseClassification)
+        for name, bound in (("max-L1-margin", l1_margin_bound), ("max-L2-margin", l2_margin_bound)):
+            if name in case.limits:
+                most = bound(task.n, task.d, task.sparsity, delta)
+                vacuous = " (says nothing: above ½)" if most > 0.5 else ""
+                yield Outcome(
+                    f"with 95 % confidence {name} errs on at most {most:.3g} of the inputs{vacuous}",
+                    f"it errs on {1 - case.limits[name].test:.3g}",
+                )
+
+
+class LabelNoise(Theorem):
+    name = "Lyu et al. 2023, Thm B.1"
+    says = "Label-noise SGD stays at the flow's limit for less than η⁻² steps, and generalises after that order."
+
+    def speaks(self, instance: Instance) -> bool:
+        return isinstance(instance.experiment.dynamics, LabelNoiseSGD)
+
+    def assumptions(self, case: Case) -> Iterator[Check]:
+        instance = case.instance
+        n, d = instance.targets.size, instance.design.shape[1] if isinstance(instance.model, LinearModel) else 0
+        yield Check("diagonal net, Gaussian inputs, n < d", f"n = {n}, d = {d}", type(instance.model) is DiagonalNet)
+
+    def outcomes(self, case: Case) -> Iterator[Outcome]:
+        yield from timed(case, "η⁻² steps")
+
+
+def _homogeneous(instance: Instance) -> Check:
+    found, stated = homogeneity(instance.problem, instance.initial), instance.model.degree
+    seen = "none" if found.degree is None else f"{found.degree:.3g}"
+    return Check(
+        "Assumption 3.1: homogeneous in θ",
+        f"degree {seen} measured (spread {found.spread:.1g}), {stated} stated",
+        found.degree is not None and stated is not None and abs(found.degree - stated) < 1e-3,
+    )
+
+
+def _independent(case: Case, name: str) -> Check:
+    values = case.kernel_values
+    if values is None:
+        return Check(name, f"more than {MOST} outputs", None)
+    return Check(
+        name, f"tangent kernel between {values[0]:.2g} and {values[-1]:.2g}", bool(values[0] > 1e-10 * values[-1])
+    )

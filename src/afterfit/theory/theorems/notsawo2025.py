@@ -1,0 +1,179 @@
+"""Notsawo et al. 2025: two phases of descent, sparse and low-rank recovery, grokking without understanding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from afterfit.dynamics import Discrete
+from afterfit.models import Linear
+from afterfit.penalties import L1, L2, NoPenalty, Nuclear
+from afterfit.theory import sensing
+from afterfit.theory.instance import Instance
+from afterfit.theory.landscape import chatterjee_lojasiewicz
+from afterfit.theory.theorems._base import Case, Check, Outcome, Theorem, timed
+
+__all__ = ["MatrixRecovery", "SparseRecovery", "TwoPhases", "WithoutUnderstanding"]
+
+_SIGNS = 6  # entries of a support whose 2^s signs are all gone through
+
+
+class SparseRecovery(Theorem):
+    name = "Notsawo et al. 2025, Thms 3.1 and 3.3"
+    says = (
+        "Subgradient descent with a weak L1 penalty first fits by least squares, then lowers ‖a‖₁ at αβ a step; under "
+        "the null space property the least ‖a‖₁ is the truth."
+    )
+
+    def speaks(self, instance: Instance) -> bool:
+        linear = type(instance.experiment.model) is Linear and instance.design.ndim == 2
+        return instance.regression and linear and type(instance.experiment.penalty) is L1
+
+    def assumptions(self, case: Case) -> Iterator[Check]:
+        yield from _steps(case, "l1")
+        X = case.instance.design
+        truth = case.instance.problem.data.truth
+        if truth is None:
+            return
+        support = np.flatnonzero(np.asarray(truth))
+        s = len(support)
+        yield Check(
+            "incoherence",
+            f"μ = {sensing.mutual_coherence(X):.3g} (Welch {sensing.welch_bound(*X.shape):.3g}), "
+            f"μ₁({s}) = {sensing.one_coherence(X, s):.3g}",
+            None,
+            needed=False,
+        )
+        isometry = sensing.restricted_isometry(X / np.linalg.norm(X, axis=0), 2 * s)
+        yield Check(
+            f"RIP of unit columns: δ_{2 * s} < 1/√2", _between(isometry), _below(isometry, 2**-0.5), needed=False
+        )
+        if s > _SIGNS:
+            yield Check("null space property on the support", f"{s} entries are too many to check all signs", None)
+            return
+        rho = sensing.null_space_constant(X, support=support.tolist())
+        yield Check("null space property on the support: ρ < 1", _between(rho), _below(rho, 1.0))
+        if rho.upper < 1:
+            wider = (1 + rho.upper) / 2
+            tau = sensing.robust_null_space_constant(X, wider, support.tolist())
+            yield Check(f"robust null space property with ρ = {wider:.3g}", f"τ = {tau:.3g}", bool(np.isfinite(tau)))
+
+    def outcomes(self, case: Case) -> Iterator[Outcome]:
+        yield from timed(case, "‖â − a*‖_∞/β", "‖x(t₁) − x*‖²/(βη)")
+        for name in ("lasso", "min-L1"):
+            for said in case.near(name):
+                yield Outcome(f"the end is {name}", f"ended {said}")
+
+
+class MatrixRecovery(Theorem):
+    name = "Notsawo et al. 2025, Thms 3.4 and 3.5"
+    says = "The same with a weak nuclear-norm penalty on a matrix: singular values fall at αβ a step."
+
+    def speaks(self, instance: Instance) -> bool:
+        linear = type(instance.experiment.model) is Linear and instance.design.ndim == 3
+        return instance.regression and linear and type(instance.experiment.penalty) is Nuclear
+
+    def assumptions(self, case: Case) -> Iterator[Check]:
+        yield from _steps(case, "nuclear")
+        truth = case.instance.problem.data.truth
+        if truth is None:
+            return
+        truth = np.asarray(truth)
+        rank = int(np.linalg.matrix_rank(truth, tol=1e-8 * np.linalg.norm(truth, 2)))
+        mu0, mu1 = sensing.completion_coherences(truth, rank)
+        yield Check("coherence of the truth's singular spaces", f"μ₀ = {mu0:.3g}, μ₁ = {mu1:.3g}", None, needed=False)
+        rows, columns = sensing.leverage_scores(truth, rank)
+        scores = f"rows {rows.min():.2g} to {rows.max():.2g}, columns {columns.min():.2g} to {columns.max():.2g}"
+        yield Check("leverage scores of the truth", scores, None, needed=False)
+        freedom = rank * (sum(truth.shape) - rank)
+        n = len(case.instance.targets)
+        yield Check("at least r(n₁ + n₂ − r) observations", f"{n} for {freedom} degrees of freedom", n >= freedom)
+
+    def outcomes(self, case: Case) -> Iterator[Outcome]:
+        yield from timed(case, "‖Â − A*‖₂/β", "‖x(t₁) − x*‖²/(βη)")
+        for name in ("nuclear-penalised", "min-nuclear"):
+            for said in case.near(name):
+                yield Outcome(f"the end is {name}", f"ended {said}")
+
+
+class WithoutUnderstanding(Theorem):
+    name = "Notsawo et al. 2025, Thm 3.6"
+    says = (
+        "A linear model with weight decay converges to the ridge solution, which with fewer examples than weights "
+        "misses all of the truth that is orthogonal to the inputs."
+    )
+
+    def speaks(self, instance: Instance) -> bool:
+        linear = type(instance.experiment.model) is Linear
+        return instance.regression and linear and type(instance.experiment.penalty) is L2 and bool(instance.decay)
+
+    def assumptions(self, case: Case) -> Iterator[Check]:
+        yield from _steps(case, "l2")
+        n, d = case.instance.design.reshape(len(case.instance.design), -1).shape
+        yield Check("fewer examples than weights", f"{n} for {d}", n < d)
+
+    def outcomes(self, case: Case) -> Iterator[Outcome]:
+        for said in case.near("ridge"):
+            yield Outcome("the end is the ridge solution", f"ended {said}")
+        truth = case.instance.problem.data.truth
+        if truth is not None:
+            X, a = case.instance.design.reshape(len(case.instance.design), -1), np.asarray(truth).ravel()
+            missed = float(np.linalg.norm(a - np.linalg.pinv(X) @ (X @ a)) / np.linalg.norm(a))
+            last = float(case.run.curves[f"test_{case.run.metric}"].values[-1])
+            yield Outcome(f"a test error of at least {missed:.3g}", f"{last:.3g} at the end")
+
+
+class TwoPhases(Theorem):
+    name = "Notsawo et al. 2025, Thm 2.1"
+    says = (
+        "Where the loss satisfies the Chatterjee–Łojasiewicz inequality at the start, it falls in of order log(1/ε)/α "
+        "steps, and the penalty is minimised in of order 1/(αβ) more."
+    )
+
+    def speaks(self, instance: Instance) -> bool:
+        penalised = type(instance.experiment.penalty) is not NoPenalty and instance.experiment.penalty.strength > 0
+        return instance.regression and penalised and isinstance(instance.experiment.dynamics, Discrete)
+
+    def assumptions(self, case: Case) -> Iterator[Check]:
+        instance, problem = case.instance, case.instance.problem
+        # The smallest ball that can hold: it has to reach a point where the loss is 0.
+        reach = 2 * np.sqrt(float(problem.loss(instance.initial)))
+        radius = 2 * max(reach, instance.initial_norm, 1.0)
+        found = chatterjee_lojasiewicz(problem, instance.initial, radius)
+        kind = "exact" if found.exact else "an upper bound"
+        yield Check(
+            "r-CL at the start: 4g < r²χ",
+            f"χ = {found.least:.3g} ({kind}) at r = {radius:.3g}: 4g = {4 * found.loss:.3g}, r²χ = "
+            f"{radius**2 * found.least:.3g}",
+            found.holds if found.exact or not found.holds else None,
+        )
+
+    def outcomes(self, case: Case) -> Iterator[Outcome]:
+        yield from timed(case, "log(1/ε)/χ")
+
+
+def _steps(case: Case, penalty: str) -> Iterator[Check]:
+    instance = case.instance
+    if instance.step_size is None:
+        yield Check("step size", "a flow, which has none", True)
+        return
+    # The theorems have ½‖Xa − y‖² in front; another factor is a change of α and β.
+    c = instance.half_factor
+    alpha, beta = instance.step_size * c, float(instance.experiment.penalty.strength) / c
+    found = sensing.step_conditions(instance.design, alpha, beta, penalty)
+    yield Check(
+        "step size and strength are small enough",
+        f"α = {alpha:.3g} < {found.alpha_max:.3g}, β = {beta:.3g} < {found.beta_max:.3g}",
+        found.holds,
+    )
+
+
+def _between(constant: sensing.Constant) -> str:
+    return f"{constant.lower:.3g}" if constant.exact else f"between {constant.lower:.3g} and {constant.upper:.3g}"
+
+
+def _below(constant: sensing.Constant, level: float) -> bool | None:
+    if constant.upper < level:
+        return True
+    return False if constant.lower >= level else None
