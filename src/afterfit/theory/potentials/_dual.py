@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from afterfit.spec import require
-from afterfit.theory.potentials._links import Link, log_2cosh, log_2sinh
+from afterfit.theory.potentials._links import Exponential, Link, log_2cosh, log_2sinh
 
 __all__ = ["Coordinates", "Spectrum", "follow", "orthonormal"]
 
