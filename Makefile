@@ -30,7 +30,7 @@ layers: $(DONE)
 	$(BIN)/lint-imports
 
 unit: $(DONE)
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2 --dist worksteal
 
 docs: $(DONE)  ## the site, in site/
 	$(BIN)/python -m pip install --quiet --group docs
