@@ -197,7 +197,11 @@ def interrupting(after: int):
             if calls == after:
                 signal.raise_signal(signal.SIGINT)
 
-        yield update
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a worker of pytest-xdist ignores Ctrl-C
+        try:
+            yield update
+        finally:
+            signal.signal(signal.SIGINT, before)
 
     return bar
 
