@@ -2,34 +2,25 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 
 import cvxpy as cp
-import diffrax
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from conftest import as_jax, flat, random_like
-from hypothesis import given
-from hypothesis import strategies as st
-from scipy.integrate import solve_ivp
+from conftest import flat
+from small_problems import X, Y, posed, reference, task
 
 import afterfit as af
-from afterfit import derivatives, tangent
+from afterfit import tangent
 from afterfit.dynamics import GradientDescent, GradientFlow, RiemannianFlow
 from afterfit.dynamics.methods import METHODS
-from afterfit.dynamics.methods.chebyshev import RungeKuttaChebyshev, chebyshev_step, spectral_radius, stages
-from afterfit.dynamics.methods.implicit import GaussNewton
-from afterfit.dynamics.methods.newton import SimplifiedNewton
-from afterfit.dynamics.riemannian import constraints
 from afterfit.experiment import Experiment
 from afterfit.inits import Constant, Gaussian, He, Identity
 from afterfit.models import (
     MLP,
-    DeepMatrixFactorisation,
     DiagonalNet,
     DiagonalProduct,
     Linear,
@@ -39,245 +30,7 @@ from afterfit.models import (
 )
 from afterfit.penalties import L1, L2, NoPenalty, Nuclear
 from afterfit.spec import SpecError
-from afterfit.tasks import Arrays, MatrixCompletion, ModularArithmetic, SparseClassification, SparseRecovery
-from afterfit.train import prepare
-
-RNG = np.random.default_rng(1)
-X = RNG.standard_normal((4, 7))
-Y = RNG.standard_normal(4)
-LABELS = np.sign(X @ RNG.standard_normal(7))
-
-
-def task(loss: str = "squared", X=X, Y=Y):
-    if loss == "squared":
-        return Arrays(X, Y, X, Y, reduction="half_sum")
-    return Arrays(X, LABELS, X, LABELS, loss_name=loss)
-
-
-def posed(model, init=None, penalty=None, task=task(), seed=0):
-    """A problem and its initial parameters, as a run would have them."""
-    experiment = Experiment(
-        task=task,
-        model=model,
-        dynamics=GradientFlow(1.0),
-        penalty=penalty or NoPenalty(),
-        init=init or Gaussian(0.5),
-        seed=seed,
-    )
-    return prepare(experiment)
-
-
-def reference(problem, params, until):
-    """The parameters at `until` by SciPy's eighth-order method on the problem's gradient."""
-    leaves, structure = jax.tree.flatten(params)
-    cuts = np.cumsum([leaf.size for leaf in leaves])[:-1]
-
-    def tree(z):
-        pieces = np.split(z, cuts)
-        return jax.tree.unflatten(
-            structure, [jnp.asarray(p).reshape(q.shape) for p, q in zip(pieces, leaves, strict=True)]
-        )
-
-    gradient = jax.jit(lambda z: problem.gradient(z))
-    solution = solve_ivp(
-        lambda t, z: -flat(gradient(tree(z))), (0, until), flat(params), method="DOP853", rtol=1e-11, atol=1e-13
-    )
-    return solution.y[:, -1]
-
-
-# The solvers, as anyone may use them through Diffrax.
-
-
-def pendulum(t, y, args):
-    return jnp.stack([y[1], -jnp.sin(y[0]) + 0.3 * jnp.cos(2 * t)])
-
-
-def fixed(solver, steps, until=2.0, field=pendulum, y0=(1.0, 0.2)):
-    solution = diffrax.diffeqsolve(
-        diffrax.ODETerm(field), solver, 0.0, until, until / steps, jnp.asarray(y0), max_steps=steps + 1
-    )
-    return np.asarray(solution.ys)[-1]
-
-
-def exact_pendulum():
-    return solve_ivp(
-        lambda t, y: [y[1], -np.sin(y[0]) + 0.3 * np.cos(2 * t)],
-        (0, 2),
-        [1.0, 0.2],
-        method="DOP853",
-        rtol=1e-13,
-        atol=1e-14,
-    ).y[:, -1]
-
-
-class WithMatrix:
-    """Newton iterations with any matrix in place of the Jacobian."""
-
-    def __init__(self, field, matrix, gh):
-        self.field, self.gh, self.inverse = field, gh, jnp.linalg.inv(jnp.eye(len(matrix)) - gh * matrix)
-
-    def improve(self, t, base, y, extra):
-        return self.inverse @ (base + self.gh * self.field(t, y, None) - y), extra
-
-
-def newton(field, matrix):
-    return SimplifiedNewton(
-        corrector=lambda t, y, args, gh: WithMatrix(field, matrix, gh),
-        extra=lambda t, y, args: (),
-        size=lambda args, y, change: jnp.linalg.norm(change) / 1e-9,
-    )
-
-
-@pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize("matrix", [np.zeros((2, 2)), np.array([[0.0, 1.0], [-0.7, 0.0]])])
-def test_implicit_steps_have_order_3_whatever_matrix_iterates(matrix):
-    exact = exact_pendulum()
-    errors = [np.linalg.norm(fixed(newton(pendulum, matrix), steps) - exact) for steps in (20, 40, 80)]
-    # 2³ = 8 in the limit.
-    assert all(6.5 < coarse / fine < 9.5 for coarse, fine in itertools.pairwise(errors)), errors
-
-
-@pytest.mark.usefixtures("x64")
-def test_implicit_steps_follow_a_moving_stiff_equilibrium_in_long_steps():
-    # Prothero and Robinson: y' = −10⁶(y − cos t) − sin t, whose solution is cos t; steps of 10⁵ times the fast scale.
-    def field(t, y, args):
-        return -1e6 * (y - jnp.cos(t)) - jnp.sin(t)
-
-    end = fixed(newton(field, np.array([[-1e6]])), 20, field=field, y0=(1.0,))
-    assert abs(end[0] - np.cos(2.0)) < 1e-4
-
-
-@pytest.mark.usefixtures("x64")
-def test_a_step_whose_stages_do_not_converge_fails():
-    solver = newton(lambda t, y, args: -1e6 * y, np.zeros((1, 1)))  # the wrong matrix for a stiff field
-    terms = diffrax.ODETerm(lambda t, y, args: -1e6 * y)
-    y0 = jnp.ones(1)
-    state = solver.init(terms, 0.0, 1.0, y0, None)
-    _, error, *_ = solver.step(terms, jnp.asarray(0.0), jnp.asarray(1.0), y0, None, state, made_jump=False)
-    assert np.all(np.isinf(error))
-
-
-@pytest.mark.usefixtures("x64")
-def test_chebyshev_has_order_2():
-    exact = exact_pendulum()
-    errors = [np.linalg.norm(fixed(RungeKuttaChebyshev(), steps) - exact) for steps in (40, 80, 160)]
-    assert all(3.3 < coarse / fine < 4.7 for coarse, fine in itertools.pairwise(errors)), errors
-
-
-@pytest.mark.usefixtures("x64")
-def test_chebyshev_follows_the_heat_equation_in_steps_far_beyond_explicit_stability():
-    n = 60
-    A = (np.diag(-2 * np.ones(n)) + np.diag(np.ones(n - 1), 1) + np.diag(np.ones(n - 1), -1)) * (n + 1) ** 2
-    x = np.arange(1, n + 1) / (n + 1)
-    y0 = np.sin(np.pi * x) + 0.5 * np.sin(4 * np.pi * x)
-    kappa, Q = np.linalg.eigh(A)
-    exact = Q @ (np.exp(0.1 * kappa) * (Q.T @ y0))
-    solution = diffrax.diffeqsolve(
-        diffrax.ODETerm(lambda t, y, args: jnp.asarray(A) @ y),
-        RungeKuttaChebyshev(),
-        0.0,
-        0.1,
-        1e-5,
-        jnp.asarray(y0),
-        stepsize_controller=diffrax.PIDController(rtol=1e-3, atol=1e-5),
-    )
-    np.testing.assert_allclose(np.asarray(solution.ys)[-1], exact, atol=1e-3)
-    # An explicit method is held to 2/|κ|: these steps are longer, by more than ten times on average.
-    assert 0.1 / int(solution.stats["num_steps"]) > 10 * 2 / np.max(np.abs(kappa))
-
-
-@jax.jit
-def one_step(lam, s):
-    return chebyshev_step(lambda t, y: -lam * y, jnp.ones(()), -lam, jnp.ones(()), s)
-
-
-@pytest.mark.usefixtures("x64")
-@given(z=st.floats(0.0, 5e3), share=st.floats(0.0, 1.0))
-def test_chebyshev_is_stable_with_the_stages_it_takes(z, share):
-    # y' = −λy for any λ up to z, in one step of 1 with as many stages as z asks for.
-    lam = share * z
-    y1 = one_step(jnp.asarray(lam), stages(jnp.asarray(z)))
-    assert abs(float(y1)) <= 1 + 1e-9
-    if lam < 0.5:  # second order: the error of a step is below the next term of the exponential
-        assert abs(float(y1) - np.exp(-lam)) <= lam**3 / 6 + 1e-12
-
-
-@pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize("seed", range(3))
-def test_spectral_radius_is_that_of_the_hessian(seed):
-    problem, params = posed(MLP((5,)), penalty=L2(0.1), seed=seed)
-    start = jax.tree.map(jnp.asarray, params)
-    vector, tree = jax.flatten_util.ravel_pytree(start)
-    hessian = jax.hessian(lambda v: problem.objective(tree(v)))(vector)
-    exact = np.max(np.abs(np.linalg.eigvalsh(hessian)))
-
-    def field(params):
-        return jax.tree.map(jnp.negative, problem.gradient(params))
-
-    found, _, _ = spectral_radius(field, start, RungeKuttaChebyshev.any_direction(start), jnp.zeros(()))
-    # From below, and by less than the solver's margin of 25 %.
-    assert 0.8 * exact <= float(found) <= exact * (1 + 1e-5)
-
-
-# What the methods are made of.
-
-
-MODELS = {
-    "linear": (Linear(), task()),
-    "diagonal": (DiagonalNet(3), task()),
-    "product": (DiagonalProduct(3), task()),
-    "factors": (MatrixFactorisation(2), MatrixCompletion(4, 5, 2, observed=0.6)),
-    "symmetric": (SymmetricFactorisation(), MatrixCompletion(4, 4, 2, observed=0.6)),
-    "deep": (DeepMatrixFactorisation(3), MatrixCompletion(4, 5, 2, observed=0.6)),
-    "classes": (MLP((6,), biases="hidden"), ModularArithmetic(p=3, fraction=0.6, precision="double")),
-    "tangent": (Tangent(SymmetricFactorisation()), MatrixCompletion(4, 4, 2, observed=0.6)),
-}
-
-
-@pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize("name", MODELS)
-def test_tangent_kernel_is_the_square_of_the_jacobian(name):
-    model, of = MODELS[name]
-    problem, params = posed(model, task=of)
-    start, tree = jax.flatten_util.ravel_pytree(params)
-    rng = np.random.default_rng(0)
-    at = start + 0.1 * rng.standard_normal(start.size)
-    J = jax.jacrev(lambda v: tangent.outputs(problem, tree(v)))(at).reshape(-1, start.size)
-    np.testing.assert_allclose(tangent.kernel(problem, tree(at)), J @ J.T, atol=1e-12 * np.linalg.norm(J) ** 2)
-    linear = tangent.linearise(problem, tree(at))
-    direction = rng.standard_normal(start.size)
-    np.testing.assert_allclose(linear.push_forward(tree(direction)).ravel(), J @ direction, atol=1e-12)
-    np.testing.assert_allclose(flat(linear.pull_back(linear.value)), J.T @ linear.value.ravel(), atol=1e-12)
-
-
-@pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize("name", ["diagonal", "factors", "classes"])
-def test_gauss_newton_solves_its_linear_equations(name):
-    model, of = MODELS[name]
-    problem, params = posed(model, task=of, penalty=L2(0.3))
-    start, tree = jax.flatten_util.ravel_pytree(params)
-    J = jax.jacrev(lambda v: tangent.outputs(problem, tree(v)).ravel())(start)
-    out = tangent.outputs(problem, params)
-    # The second derivative of the loss by differentiating the whole of it, blocks and all.
-    H = jax.hessian(lambda o: problem.task.loss(o.reshape(out.shape), tangent.targets(problem), problem.data.n))(
-        out.ravel()
-    )
-    rng, gh = np.random.default_rng(0), 0.7
-    R1, R2 = rng.standard_normal(start.size), rng.standard_normal(out.size)
-    found = GaussNewton(problem, params, jnp.asarray(gh)).solve(tree(R1), jnp.asarray(R2).reshape(out.shape))
-    # dθ + gh(Jᵀdρ + β·dθ) = R₁ and dρ − H J dθ = R₂, as one dense system.
-    p, m = start.size, out.size
-    matrix = np.block([[(1 + gh * 0.3) * np.eye(p), gh * J.T], [-H @ J, np.eye(m)]])
-    exact = np.linalg.solve(matrix, np.concatenate([R1, R2]))
-    np.testing.assert_allclose(np.concatenate([flat(found[0]), np.ravel(found[1])]), exact, atol=1e-10)
-
-
-def test_linearise_agrees_with_forward_differentiation():
-    f = jax.tree_util.Partial(lambda p: jnp.sin(p["a"]) * p["b"])
-    at, along = as_jax({"a": X[0], "b": X[1]}), as_jax({"a": X[2], "b": X[3]})
-    linear = derivatives.linearise(f, at)
-    np.testing.assert_allclose(linear.push_forward(along), jax.jvp(f, (at,), (along,))[1], rtol=1e-6)
-
+from afterfit.tasks import MatrixCompletion, ModularArithmetic, SparseClassification, SparseRecovery
 
 # Every method against SciPy on the gradient of the problem, and so against every other.
 
@@ -674,92 +427,3 @@ def test_the_weakest_of_several_penalties_decides_when_a_run_may_settle():
     early = af.train(**spec, dynamics=GradientFlow("settled", horizon=100.0), observations=10)
     assert early.status == "finished"
     assert early.message == "not settled by its horizon, t=100."
-
-
-# The limit of weak penalties.
-
-
-def test_riemannian_flow_of_linear_regression_is_its_closed_form():
-    # w(τ) = X⁺y + e^{−τ}(I − X⁺X)w₀: (23)–(24) as λ → 0 in slow time.
-    run = af.train(
-        task=task(),
-        model=Linear(),
-        init=Gaussian(1.0),
-        penalty=L2(0.5),
-        dynamics=RiemannianFlow(5.0, first=1e-3),
-        observations=20,
-    )
-    w0, tau = run.curves.weights.values[0], run.curves.time.values[1:, None]
-    pseudo = np.linalg.pinv(X)
-    exact = pseudo @ Y + np.exp(-tau) * (w0 - pseudo @ X @ w0)
-    np.testing.assert_allclose(run.curves.weights.values[1:], exact, atol=1e-6)
-    assert "slow time" in run.curves.time.attrs["units"]
-    assert run.status == "finished"
-
-
-def test_weak_penalties_converge_to_the_riemannian_flow_at_first_order():
-    spec = {"task": task(), "model": DiagonalNet(), "init": Gaussian(0.6)}
-    limit = af.train(**spec, penalty=L2(1.0), dynamics=RiemannianFlow(1.0, first=0.1), observations=6)
-    errors = []
-    for decay in (1e-2, 1e-3, 1e-4):
-        flow = GradientFlow(1 / decay, first=0.1 / decay, rtol=1e-7)
-        run = af.train(**spec, penalty=L2(decay), dynamics=flow, observations=6)
-        errors.append(np.max(np.linalg.norm(run.curves.weights.values[1:] - limit.curves.weights.values[1:], axis=1)))
-    # The parameters lag behind the manifold by O(λ) (Boursier et al. 2025, Prop. 2 says only that it vanishes).
-    slope = np.polyfit(np.log([1e-2, 1e-3, 1e-4]), np.log(errors), 1)[0]
-    assert 0.85 < slope < 1.15, errors
-    # The data stay fitted on the way.
-    assert np.all(limit.curves.train_error.values[1:] < 1e-9)
-
-
-def test_duplicate_examples_do_not_change_the_riemannian_flow():
-    single = {"model": DiagonalNet(), "init": Gaussian(0.6), "penalty": L2(1.0), "dynamics": RiemannianFlow(1.0)}
-    once = af.train(task=task(), **single, observations=4)
-    twice = af.train(task=task(X=np.vstack([X, X[:2]]), Y=np.append(Y, Y[:2])), **single, observations=4)
-    # The fast phase differs: an example that counts twice pulls twice as hard. So start both on the manifold instead.
-    with jax.enable_x64(True):
-        problem, _ = posed(DiagonalNet(), penalty=L2(1.0))
-        doubled, _ = posed(DiagonalNet(), penalty=L2(1.0), task=task(X=np.vstack([X, X[:2]]), Y=np.append(Y, Y[:2])))
-        params = as_jax(once.params)
-        one, two = constraints(problem, params), constraints(doubled, params)
-        direction = as_jax(random_like(params, np.random.default_rng(0)))
-        np.testing.assert_allclose(flat(one.project(direction)), flat(two.project(direction)), atol=1e-9)
-        assert int(one.rank) == int(two.rank) == 4
-        # A projection: applying it again changes nothing, and the outputs do not move.
-        projected = one.project(direction)
-        np.testing.assert_allclose(flat(one.project(projected)), flat(projected), atol=1e-10)
-        np.testing.assert_allclose(one.at.push_forward(projected), 0, atol=1e-10)
-    assert twice.status == "finished"
-    assert np.all(twice.curves.train_error.values[1:] < 1e-9)
-
-
-def test_rank_loss_is_reported_as_a_singular_point():
-    # Two examples whose least-L1 solution has one weight: at its end the two constraints have one gradient.
-    X2, Y2 = np.array([[1.0, 0.0, 0.8], [0.0, 1.0, 0.8]]), np.array([0.8, 0.8])
-    run = af.train(
-        task=Arrays(X2, Y2, X2, Y2, reduction="half_sum"),
-        model=DiagonalNet(),
-        init=Constant(1.0),
-        penalty=L2(1.0),
-        dynamics=RiemannianFlow(100.0, first=1e-2),
-        observations=60,
-    )
-    assert run.status == "singular"
-    assert "of 2 independent examples 1 are left" in run.message
-    assert run.curves.train_error.values[-1] < 1e-6
-    np.testing.assert_allclose(run.curves.weights.values[-1], [0, 0, 1], atol=1e-4)
-
-
-def test_data_that_cannot_be_fitted_end_the_fast_phase_with_a_clear_message():
-    tall = np.random.default_rng(0).standard_normal((9, 3))
-    run = af.train(
-        task=task(X=tall, Y=np.arange(9.0)),
-        model=Linear(),
-        init=Gaussian(1.0),
-        penalty=L2(1.0),
-        dynamics=RiemannianFlow(1.0),
-        observations=4,
-    )
-    assert run.status == "step limit"
-    assert "the data are not fitted" in run.message
-    assert "a model that can fit the data" in run.message

@@ -243,6 +243,15 @@ def test_theory_speaks_of_loaded_runs_and_of_models_of_ones_own(grokked, tmp_pat
         theory.limits(af.load(run.save(tmp_path / "own")))
 
 
+def test_what_is_not_a_run_or_an_experiment_is_refused(grokked):
+    with pytest.raises(SpecError, match="theory speaks of a run"):
+        theory.limits(grokked.spec)
+    with pytest.raises(SpecError, match=r"got 'my\.toml': read a file with Experiment\.from_toml"):
+        af.forecast("my.toml")
+    with pytest.raises(SpecError, match=r"give of a run its run\.spec"):
+        af.forecast(grokked)
+
+
 # Clocks
 
 

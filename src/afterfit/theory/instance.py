@@ -20,7 +20,7 @@ from afterfit.losses import Squared
 from afterfit.models import Linear, Model
 from afterfit.problem import Problem, norm
 from afterfit.run import Run
-from afterfit.spec import SpecError
+from afterfit.spec import SpecError, require
 from afterfit.tasks import Data, Task
 from afterfit.theory.programs import single_entries
 from afterfit.train import prepare
@@ -109,6 +109,11 @@ def _metrics(task: Task, model: Model, params: PyTree[Array], data: Data) -> dic
 
 def posed(experiment: Experiment | Mapping[str, Any]) -> Instance:
     """The instance of an experiment that need not have been run."""
+    require(
+        isinstance(experiment, Experiment | Mapping),
+        f"this takes an Experiment or its specification (run.spec), got {experiment!r}: read a file with "
+        "Experiment.from_toml, and give of a run its run.spec.",
+    )
     if not isinstance(experiment, Experiment):
         experiment = Experiment.from_dict(experiment)
     with jax.enable_x64(True):
@@ -119,6 +124,7 @@ def posed(experiment: Experiment | Mapping[str, Any]) -> Instance:
 
 def instance_of(run: Run) -> Instance:
     """The instance of a run, with the parameters that it ended at."""
+    require(isinstance(run, Run), f"theory speaks of a run, such as train() returns or load() reads, got {run!r:.60}.")
     experiment = run.experiment
     if experiment is None:
         try:

@@ -1,0 +1,58 @@
+"""Small problems that the tests of flows share, and SciPy's integrator on their gradient."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from conftest import flat
+from scipy.integrate import solve_ivp
+
+from afterfit.dynamics import GradientFlow
+from afterfit.experiment import Experiment
+from afterfit.inits import Gaussian
+from afterfit.penalties import NoPenalty
+from afterfit.tasks import Arrays
+from afterfit.train import prepare
+
+RNG = np.random.default_rng(1)
+X = RNG.standard_normal((4, 7))
+Y = RNG.standard_normal(4)
+LABELS = np.sign(X @ RNG.standard_normal(7))
+
+
+def task(loss: str = "squared", X=X, Y=Y):
+    if loss == "squared":
+        return Arrays(X, Y, X, Y, reduction="half_sum")
+    return Arrays(X, LABELS, X, LABELS, loss_name=loss)
+
+
+def posed(model, init=None, penalty=None, task=task(), seed=0):
+    """A problem and its initial parameters, as a run would have them."""
+    experiment = Experiment(
+        task=task,
+        model=model,
+        dynamics=GradientFlow(1.0),
+        penalty=penalty or NoPenalty(),
+        init=init or Gaussian(0.5),
+        seed=seed,
+    )
+    return prepare(experiment)
+
+
+def reference(problem, params, until):
+    """The parameters at `until` by SciPy's eighth-order method on the problem's gradient."""
+    leaves, structure = jax.tree.flatten(params)
+    cuts = np.cumsum([leaf.size for leaf in leaves])[:-1]
+
+    def tree(z):
+        pieces = np.split(z, cuts)
+        return jax.tree.unflatten(
+            structure, [jnp.asarray(p).reshape(q.shape) for p, q in zip(pieces, leaves, strict=True)]
+        )
+
+    gradient = jax.jit(lambda z: problem.gradient(z))
+    solution = solve_ivp(
+        lambda t, z: -flat(gradient(tree(z))), (0, until), flat(params), method="DOP853", rtol=1e-11, atol=1e-13
+    )
+    return solution.y[:, -1]
