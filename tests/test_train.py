@@ -229,26 +229,32 @@ class Interrupted(GradientDescent):
 
     at: int = 1
 
-    def log10_time(self, state):
+    def settled(self, problem, before, now, initial_loss):
         PRESSED.append(1)
         if len(PRESSED) == self.at:
             raise KeyboardInterrupt
-        return super().log10_time(state)
+        return False
 
 
 def test_control_c_in_the_middle_of_an_observation_leaves_whole_ones():
     PRESSED.clear()
-    stopped = train(dynamics=Interrupted(0.1, 1000, at=4))
+    stopped = train(dynamics=Interrupted(0.1, 1000, at=2))
     assert stopped.status == "interrupted"
     sizes = {name: curve.sizes["time"] for name, curve in {**stopped.curves, **stopped.curves.coords}.items()}
     assert set(sizes.values()) == {3}
     assert stopped.work["steps"] == stopped.curves.step.values[-1], "parameters and curves end at the same step"
 
 
+class InterruptedAtOnce(GradientDescent):
+    """Ctrl-C before the first observation."""
+
+    def remember(self, problem, params):
+        raise KeyboardInterrupt
+
+
 def test_control_c_before_anything_was_observed_is_control_c():
-    PRESSED.clear()
     with pytest.raises(KeyboardInterrupt):
-        train(dynamics=Interrupted(0.1, 1000, at=1))
+        train(dynamics=InterruptedAtOnce(0.1, 1000))
 
 
 # Precision, and the caller's JAX.
