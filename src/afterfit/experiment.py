@@ -80,7 +80,15 @@ class Experiment:
 
     @classmethod
     def from_toml(cls, path: str | Path) -> Experiment:
-        """Read an experiment from a TOML file with tables [task], [model], [penalty], [dynamics], [init]."""
+        """Read an experiment from a TOML file with tables [task], [model], [penalty], [dynamics], [init].
+
+        A table [sweep] is for `afterfit sweep`, and left alone here.
+        """
+        return cls.from_dict({key: value for key, value in cls.read_toml(path).items() if key != "sweep"})
+
+    @staticmethod
+    def read_toml(path: str | Path) -> dict[str, Any]:
+        """What a TOML file says, as plain data."""
         try:
             text = Path(path).read_text(encoding="utf-8")
         except OSError as error:
@@ -88,7 +96,7 @@ class Experiment:
         except UnicodeDecodeError:
             raise SpecError(f"{path} is not a text file: an experiment is written in TOML.") from None
         try:
-            return cls.from_dict(tomllib.loads(text))
+            return tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
             raise SpecError(f"{path} is not valid TOML: {error}.") from None
 

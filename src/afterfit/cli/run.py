@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from afterfit.papers import Entry
     from afterfit.run import Run
 
-__all__ = ["run"]
+__all__ = ["parse_changes", "read_job", "run"]
 
 
 def run(
@@ -82,8 +82,8 @@ def run(
     """
     from afterfit.report import picture_bytes, write_atomically, write_report
 
-    entry, label, experiments = _read_job(job, scale)
-    settings = _parse_changes(changes or [])
+    entry, label, experiments = read_job(job, scale)
+    settings = parse_changes(changes or [])
     experiments = {name: experiment.set(settings) for name, experiment in experiments.items()}
     for experiment in experiments.values():  # all of them now, not when their turn comes
         experiment.model.parameters(experiment.task.signature)
@@ -113,7 +113,7 @@ def run(
         raise typer.Exit(INTERRUPTED)
 
 
-def _read_job(job: str, scale: str | None) -> tuple[Entry | None, str, dict[str, Experiment]]:
+def read_job(job: str, scale: str | None) -> tuple[Entry | None, str, dict[str, Experiment]]:
     """The gallery entry if it is one, a name for the job, and its experiments by name."""
     if job.endswith(".toml") or Path(job).is_file():
         from afterfit.experiment import Experiment
@@ -128,7 +128,7 @@ def _read_job(job: str, scale: str | None) -> tuple[Entry | None, str, dict[str,
     return entry, f"{entry.id} {scale}", entry.experiments(scale)
 
 
-def _parse_changes(changes: Sequence[str]) -> dict[str, Any]:
+def parse_changes(changes: Sequence[str]) -> dict[str, Any]:
     """`NAME=VALUE` options as values by name. A value is TOML if it can be, else a word."""
     parsed = {}
     for change in changes:

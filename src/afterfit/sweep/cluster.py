@@ -186,7 +186,9 @@ class _Session:
         """See that the scheduler is there, that it has workers, and that new ones have our versions."""
         self.looked = time.monotonic()
         try:
-            workers = self.client.sync(self.client.scheduler.identity, n_workers=-1, callback_timeout=_PATIENCE)["workers"]
+            workers = self.client.sync(self.client.scheduler.identity, n_workers=-1, callback_timeout=_PATIENCE)[
+                "workers"
+            ]
         except (OSError, TimeoutError, AttributeError):
             raise _lost(self.client) from None
         self._check_versions(set(workers) - self.known)

@@ -37,21 +37,25 @@ def complete(
     # A worker of a cluster has its memory to itself; threads share that of their process.
     jobs = plan(experiments, memory=memory if on is None else memory * workers, workers=workers)
     failures: dict[str, str] = {}
-    show_done = len(experiments) - lacking
+    done = len(experiments) - lacking
     while jobs := _left(jobs, store, failures):
         turn = _Turn(store, jobs, failures)
+
+        def report(runs: float, done: int = done) -> None:
+            show(done + runs)
+
         if on is None:
-            outcomes = threads.carry_out(turn.next_job, lambda runs: show(show_done + runs))
+            outcomes = threads.carry_out(turn.next_job, report)
         else:
             from afterfit.sweep import cluster  # Dask is optional
 
             claimed = list(iter(turn.next_job, None))
-            outcomes = cluster.carry_out(claimed, on, lambda runs: show(show_done + runs))
+            outcomes = cluster.carry_out(claimed, on, report)
         with contextlib.closing(outcomes):
             turn.publish(outcomes)
         if not turn.computed:  # others are at work on all that is left
             time.sleep(_LOOK)
-        show_done += turn.computed
+        done += turn.computed
     return failures
 
 

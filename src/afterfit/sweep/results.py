@@ -102,9 +102,7 @@ def collect(sweep: Sweep) -> xr.Dataset:
         variables[str(name)] = ((*dimensions, "time"), table, curve.attrs)
     coordinates = {name: (name, _labels(values), {"long_name": name}) for name, values in sweep.knobs.items()}
     clock = next(iter(runs.values())).curves["time"].attrs
-    return xr.Dataset(
-        variables, {**coordinates, "seed": ("seed", list(sweep.seeds)), "time": ("time", time, clock)}
-    )
+    return xr.Dataset(variables, {**coordinates, "seed": ("seed", list(sweep.seeds)), "time": ("time", time, clock)})
 
 
 def _labels(values: tuple[Any, ...]) -> list[Any]:
@@ -182,9 +180,7 @@ class ScalingLaw:
         """The runs, the law and its band."""
         from afterfit.sweep.pictures import scaling_law_figure
 
-        return scaling_law_figure(
-            self.at_x, self.values, self.censored, self.law, x_name=self.x, t_name=self.quantity
-        )
+        return scaling_law_figure(self.at_x, self.values, self.censored, self.law, x_name=self.x, t_name=self.quantity)
 
 
 def scaling_law(sweep: Sweep, quantity: str, x: str, at: Mapping[str, Any]) -> ScalingLaw:

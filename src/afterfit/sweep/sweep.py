@@ -221,9 +221,7 @@ class Sweep:
         """
         return phase_diagram(self, quantity, x, y, at or {})
 
-    def scaling_law(
-        self, quantity: str = "t_gen", *, x: str, at: Mapping[str, Any] | None = None
-    ) -> ScalingLaw:
+    def scaling_law(self, quantity: str = "t_gen", *, x: str, at: Mapping[str, Any] | None = None) -> ScalingLaw:
         """quantity = C·x^p, with an interval for p over seeds; runs that never got there count as censored.
 
         `at` fixes values of other knobs; over those it does not fix, the law is for all values together.

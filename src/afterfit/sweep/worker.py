@@ -112,7 +112,9 @@ def versions_of(packages: Sequence[str]) -> Callable[[], dict[str, str]]:
 
 def disagreement(worker: str, there: Mapping[str, str], here: Mapping[str, str]) -> str:
     """What differs between a worker's versions and the client's, and what to do; empty if nothing does."""
-    different = [f"{name} {there[name]} where this client has {here[name]}" for name in here if there[name] != here[name]]
+    different = [
+        f"{name} {there[name]} where this client has {here[name]}" for name in here if there[name] != here[name]
+    ]
     if not different:
         return ""
     return (

@@ -1,0 +1,17 @@
+"""Reports: self-contained HTML pages about runs and sweeps."""
+
+from __future__ import annotations
+
+from afterfit.report.page import flatten, picture_bytes, to_toml, write_atomically
+from afterfit.report.runs import warning, write_report
+from afterfit.report.sweeps import write_sweep_report
+
+__all__ = [
+    "flatten",
+    "picture_bytes",
+    "to_toml",
+    "warning",
+    "write_atomically",
+    "write_report",
+    "write_sweep_report",
+]
