@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["report", "sweep"]
 
-_FAILED = 1
+_FAILED = 1  # exit code
+_TABLE = ("over", "refine", "seeds")  # what [sweep] may say
 
 
 def sweep(
@@ -142,9 +143,7 @@ def _ask(job: str, scale: str | None, over: list[str], seeds: int | None, change
 
     experiment, table = _read(job, scale)
     for key in table:
-        require(
-            key in ("over", "refine", "seeds"), f"[sweep] has no {key!r}: {nearest(key, ('over', 'refine', 'seeds'))}"
-        )
+        require(key in _TABLE, f"[sweep] has no {key!r}: {nearest(key, _TABLE)}")
     asked: Any = dict(map(parse_knob, over)) or {name: parse_values(v) for name, v in table.get("over", {}).items()}
     if not asked and "refine" in table:
         settings = dict(table["refine"])

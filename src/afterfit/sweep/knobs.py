@@ -31,9 +31,7 @@ def logspace(low: float, high: float, count: int) -> tuple[float, ...]:
 
 def check_knobs(spec: Experiment, over: Mapping[str, Iterable[Any]]) -> dict[str, tuple[Any, ...]]:
     """The knobs with their values as plain Python; refuses what the experiment does not have or cannot take."""
-    require(
-        bool(over), "a sweep goes over one setting at least: over={'penalty.strength': af.logspace(1e-6, 1e-2, 5)}."
-    )
+    require(bool(over), "a sweep goes over one setting at least, such as over={'penalty.strength': [1e-3, 1e-2]}.")
     knobs = {}
     for name, values in over.items():
         require(name != "seed", "seeds have an argument of their own: seeds=5, or seeds=[3, 7].")

@@ -137,11 +137,7 @@ def _structure(experiment: Experiment) -> Hashable:
 def _data(experiment: Experiment) -> Hashable:
     """What two experiments on the same data have in common."""
     leaves, tree = jax.tree.flatten(experiment.task)
-    return (
-        tree,
-        tuple(id(leaf) if eqx.is_array_like(leaf) and np.ndim(leaf) else leaf for leaf in leaves),
-        experiment.seed,
-    )
+    return tree, tuple(id(x) if isinstance(x, np.ndarray | jax.Array) else x for x in leaves), experiment.seed
 
 
 def _but_numbers(leaf: Any) -> Hashable:

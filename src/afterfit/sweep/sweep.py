@@ -161,9 +161,9 @@ class Sweep:
 
         `on` is where: this process (None: as many threads as cores), `"local"` (Dask, a process a core), the address of
         a Dask scheduler, or `af.slurm(…)`. `memory` is how many gigabytes the runs under way may take together (on a
-        cluster: those of one worker). A sweep that was interrupted or killed goes on where it was; several processes may
-        run the same sweep at once and share its work. Runs that fail do not stop the others: what failed is said in a
-        `SweepFailed` at the end.
+        cluster: those of one worker). A sweep that was interrupted or killed goes on where it was; several processes
+        may run the same sweep at once and share its work. Runs that fail do not stop the others: what failed is said
+        in a `SweepFailed` at the end.
         """
         require(memory > 0, f"memory is in gigabytes and must be positive, got {memory}.")
         self.store.keep(f"sweeps/{self.id}.json", json.dumps(self.to_dict(), indent=2).encode())
@@ -174,9 +174,11 @@ class Sweep:
         with bar as show:
             for points in self._rounds() if self.refine else [self.points]:
                 experiments = self._of(points)
-                failures |= complete(
-                    self.store, experiments, on, memory * _GIGABYTE, lambda runs: show(min(1.0, (done + runs) / total))
-                )
+
+                def report(runs: float, done: int = done) -> None:
+                    show(min(1.0, (done + runs) / total))
+
+                failures |= complete(self.store, experiments, on, memory * _GIGABYTE, report)
                 done += len(experiments)
                 if failures:
                     break
