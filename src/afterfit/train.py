@@ -83,14 +83,14 @@ def run_together(
     wanted: Collection[int] | None = None,
     shared: bool = False,
     show: Callable[[float], None] = lambda share: None,
-    ended: Callable[[Run], None] = lambda run: None,
+    ended: Callable[[Run, int], None] = lambda run, place: None,
 ) -> list[Run]:
     """Carry out experiments, those that differ in numbers only as one compiled program; the runs, in their order.
 
     `wanted` are the places of those to carry out (all, if None); the others only keep their place, so that the bits of
     the wanted are what they are with all of them. `shared` says that all have the same task and seed, and so the same
-    data. `show` is called with the share of work done, `ended` with each run as soon as it has ended. Ctrl-C ends all
-    runs early and keeps what was observed.
+    data. `show` is called with the share of work done, `ended` with each run, and its place, as soon as it
+    has ended. Ctrl-C ends all runs early and keeps what was observed.
     """
     began = time.monotonic()
     with jax.enable_x64(True), _blas_on_one_thread(experiments):
@@ -108,7 +108,7 @@ def run_together(
 
         try:
             for group in _by_structure(lanes):
-                Batch(group, shared).run(lambda lane: ended(lane.run()), show_all)
+                Batch(group, shared).run(lambda lane: ended(lane.run(), lanes.index(lane)), show_all)
         except KeyboardInterrupt:
             if any(not lane.observations for lane in chosen):  # there is nothing to keep of it
                 raise

@@ -45,7 +45,8 @@ def complete(
             show(done + runs)
 
         if on is None:
-            outcomes = threads.carry_out(turn.next_job, report)
+            ended = threads.carry_out(turn.next_job, report)
+            outcomes = (Outcome.of(experiment, what) for experiment, what in ended)
         else:
             from afterfit.sweep import cluster  # Dask is optional
 

@@ -17,6 +17,7 @@ from afterfit.dynamics import Discrete
 from afterfit.experiment import Experiment
 from afterfit.lanes import Lane
 from afterfit.problem import Problem
+from afterfit.run import Run
 from afterfit.train import prepare
 
 __all__ = ["Job", "Outcome", "footprint", "plan"]
@@ -57,6 +58,11 @@ class Outcome:
     id: str
     files: Mapping[str, bytes] | None = None
     error: str = ""
+
+    @classmethod
+    def of(cls, experiment: Experiment, what: Run | str) -> Outcome:
+        """The outcome of an experiment that ended with a run, or with an error in words."""
+        return cls(experiment.id, error=what) if isinstance(what, str) else cls(experiment.id, what.files())
 
 
 def plan(experiments: Sequence[Experiment], *, memory: float, workers: int) -> list[Job]:
