@@ -7,13 +7,12 @@ import html
 import importlib.metadata
 import io
 import json
-import os
 import platform
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from afterfit.files import write_atomically
 from afterfit.plot import Overlay, plot_run, verdict_of
 from afterfit.theory import explain, overlay
 
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from afterfit.papers import Claim
     from afterfit.run import Run
 
-__all__ = ["flatten", "picture_bytes", "to_toml", "warning", "write_atomically", "write_report"]
+__all__ = ["flatten", "picture_bytes", "to_toml", "warning", "write_report"]
 
 _DRAWN = 4  # runs that get a picture of their own; of more, the first ones
 _VERSIONED = ("afterfit", "jax", "jaxlib", "equinox", "diffrax", "optax", "numpy", "scipy", "matplotlib")
@@ -63,19 +62,6 @@ def write_report(
     path = Path(path)
     write_atomically(path, page.encode())
     return path
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file that nobody ever sees half-written."""
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        Path(temporary).chmod(0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
 
 
 def picture_bytes(figure: Figure) -> bytes:

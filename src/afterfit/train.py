@@ -75,7 +75,7 @@ def train(
 
 def run_experiment(experiment: Experiment, *, progress: bool | Callable[[float], None] | None = None) -> Run:
     """Carry out an experiment. `progress` is as for `train`, or a function to call with the share of work done."""
-    started = time.monotonic()
+    started, asked = time.monotonic(), experiment
     with jax.enable_x64(True), _blas_on_one_thread(experiment.dynamics):
         problem, params = prepare(experiment)
         dynamics, method = experiment.dynamics.resolve(problem, params)
@@ -129,6 +129,7 @@ def run_experiment(experiment: Experiment, *, progress: bool | Callable[[float],
         method=method,
         work=work,
         seconds=time.monotonic() - started,
+        id=asked.id_if_any,
         experiment=experiment,
     )
 
