@@ -36,6 +36,7 @@ class Lane:
     """One run while it goes on: where it starts and is observed, what was seen of it, and how it ended."""
 
     def __init__(self, experiment: Experiment, problem: Problem, params: PyTree[Array]):
+        self._id = experiment.id_if_any  # as it was asked for
         dynamics, self.method = experiment.dynamics.resolve(problem, params)
         self.experiment = dataclasses.replace(experiment, dynamics=dynamics)
         self.dynamics, self.problem, self.params = dynamics, problem, params
@@ -130,6 +131,7 @@ class Lane:
             method=self.method,
             work={name: int(value) for name, value in self.dynamics.work(self.state).items()},
             seconds=self.seconds,
+            id=self._id,
             experiment=self.experiment,
         )
 

@@ -80,7 +80,8 @@ def run(
     ID` prints one to start from. Each run is saved as soon as it ends. Ctrl-C ends the current run early and
     keeps what was observed.
     """
-    from afterfit.report import picture_bytes, write_atomically, write_report
+    from afterfit.files import write_atomically
+    from afterfit.report import picture_bytes, write_report
 
     entry, label, experiments = read_job(job, scale)
     settings = parse_changes(changes or [])

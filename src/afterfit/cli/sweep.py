@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections import Counter
 from collections.abc import Mapping
@@ -112,27 +111,15 @@ def report(
     reproduce it. A sweep that is not complete is shown as far as it is.
     """
     from afterfit.report import write_sweep_report
-
-    asked = find_sweep(id, store)
-    require(len(asked.store.ids()) > 0, f"there are no runs in {asked.store.url} yet.")
-    out = out or Path("results") / f"sweep-{asked.id}.html"
-    out.parent.mkdir(parents=True, exist_ok=True)
-    write_sweep_report(out, asked)
-    say(str(out) if quiet else f"report  {out}")
-
-
-def find_sweep(beginning: str, store: str) -> Sweep:
-    """The one sweep of a store whose id begins so."""
     from afterfit.store import Store
     from afterfit.sweep import Sweep
 
     place = Store(store)
-    names = {name.removesuffix(".json"): name for name in place.kept("sweeps")}
-    found = [id for id in names if id.startswith(beginning)]
-    known = f" Known: {', '.join(sorted(names))}." if names else ""
-    require(bool(found), f"there is no sweep {beginning!r} in {place.url}.{known}")
-    require(len(found) == 1, f"{len(found)} sweeps begin with {beginning!r}: {', '.join(sorted(found))}.")
-    return Sweep.from_dict(json.loads(place.recall(f"sweeps/{names[found[0]]}")), place)
+    asked = Sweep.from_dict(place.sweep(id), place)
+    out = out or Path("results") / f"sweep-{asked.id}.html"
+    out.parent.mkdir(parents=True, exist_ok=True)
+    write_sweep_report(out, asked)
+    say(str(out) if quiet else f"report  {out}")
 
 
 def _ask(job: str, scale: str | None, over: list[str], seeds: int | None, changes: list[str], store: str) -> Sweep:

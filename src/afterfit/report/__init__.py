@@ -2,16 +2,8 @@
 
 from __future__ import annotations
 
-from afterfit.report.page import flatten, picture_bytes, to_toml, write_atomically
+from afterfit.report.page import picture_bytes, to_toml
 from afterfit.report.runs import warning, write_report
 from afterfit.report.sweeps import write_sweep_report
 
-__all__ = [
-    "flatten",
-    "picture_bytes",
-    "to_toml",
-    "warning",
-    "write_atomically",
-    "write_report",
-    "write_sweep_report",
-]
+__all__ = ["picture_bytes", "to_toml", "warning", "write_report", "write_sweep_report"]

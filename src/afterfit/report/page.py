@@ -7,12 +7,13 @@ import html
 import importlib.metadata
 import io
 import json
-import os
 import platform
-import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from afterfit.experiment import flatten
+from afterfit.files import write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 __all__ = [
     "Raw",
     "escape",
-    "flatten",
     "paragraphs",
     "picture",
     "picture_bytes",
@@ -29,7 +29,6 @@ __all__ = [
     "to_toml",
     "value_in_words",
     "versions",
-    "write_atomically",
     "write_page",
 ]
 
@@ -50,35 +49,11 @@ def paragraphs(text: str) -> list[str]:
     return [f"<p>{escape(part)}</p>" for part in text.split("\n\n") if part.strip()]
 
 
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file that nobody ever sees half-written."""
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        Path(temporary).chmod(0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-
-
 def picture_bytes(figure: Figure) -> bytes:
     """A figure as PNG."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=150)
     return buffer.getvalue()
-
-
-def flatten(spec: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """A specification by the dotted names that `--set` takes: `{"penalty.strength": 1e-4, …}`."""
-    flat = {}
-    for name, value in spec.items():
-        if isinstance(value, Mapping):
-            flat |= flatten(value, f"{prefix}{name}.")
-        else:
-            flat[prefix + name] = value
-    return flat
 
 
 def to_toml(spec: Mapping[str, Any]) -> str:

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from afterfit.experiment import flatten
 from afterfit.plot import Overlay, plot_run, verdict_of
 from afterfit.report.page import (
     Raw,
     escape,
-    flatten,
     paragraphs,
     picture,
     section,

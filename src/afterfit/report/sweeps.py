@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from afterfit.experiment import flatten
 from afterfit.report.page import (
     escape,
-    flatten,
     paragraphs,
     picture,
     section,
@@ -159,6 +159,6 @@ def _reproduce(sweep: Sweep, command: str) -> str:
         lines.append(f"[sweep.{key}]\n{inside}")
     return (
         f"{asked}<p>Or save these lines as <code>my.toml</code> and run <code>afterfit sweep my.toml</code>; in "
-        f"Python, <code>af.Sweep.from_dict</code> reads <code>sweeps/{sweep.id}.json</code> of the store.</p>"
+        f"Python, <code>af.Sweep.from_dict</code> reads <code>sweep-{sweep.id}.json</code> of the store.</p>"
         f"<pre>{escape(chr(10).join(lines))}</pre>"
     )

@@ -166,7 +166,7 @@ class Sweep:
         in a `SweepFailed` at the end.
         """
         require(memory > 0, f"memory is in gigabytes and must be positive, got {memory}.")
-        self.store.keep(f"sweeps/{self.id}.json", json.dumps(self.to_dict(), indent=2).encode())
+        self.store.keep_sweep(self.id, self.to_dict())
         total = self.refine.budget if self.refine else len(self.seeds) * len(self.points)
         bar = contextlib.nullcontext(progress) if callable(progress) else progress_bar("sweep", progress)
         failures: dict[str, str] = {}
