@@ -130,11 +130,9 @@ def scaling_law_figure(
 
 
 def _exponent_in_words(law: PowerLaw) -> str:
-    """p and its interval."""
     if law.interval is None:
         return f"p = {law.exponent:.3g} (one seed: no interval)"
-    low, high = law.interval
-    return f"p = {law.exponent:.3g} ({100 * law.level:g} % interval {low:.3g} to {high:.3g})"
+    return f"p = {law.exponent:.3g} ({100 * law.level:g} % interval {law.interval[0]:.3g} to {law.interval[1]:.3g})"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -238,7 +236,7 @@ def _draw_kinds(ax: Axes, cells: NDArray, across: _Knob, up: _Knob, name: str) -
             ax.add_collection(PolyCollection(list(corners), label=label, **look))
             label = "_nolegend_"
     if not shares.sum(axis=0).all():
-        ax.add_collection(PolyCollection([np.zeros((0, 2))], facecolor="w", edgecolor="0.6", label=_NO_RUN))
+        _swatch(ax, _NO_RUN)
     if np.any((shares > 0).sum(axis=0) > 1):
         words = f"Inner squares: the second most frequent {name}, with its share of seeds as area."
         ax.set_title(words, loc="left", fontsize="small", color="0.3")
@@ -248,14 +246,11 @@ def _draw_shares(ax: Axes, cells: NDArray, across: _Knob, name: str) -> None:
     """The shares of kinds over seeds, stacked, over one knob."""
     styles, shares = _shares(cells)
     below = np.cumsum(shares, axis=0) - shares
+    left, width = across.edges[:-1], np.diff(across.edges)
     for share, bottom, (kind, style) in zip(shares, below, styles.items(), strict=True):
-        width = np.diff(across.edges)
-        ax.bar(across.edges[:-1], share, width, bottom, align="edge", label=kind, antialiased=False, **_patch(style))
+        ax.bar(left, share, width, bottom, align="edge", label=kind, antialiased=False, **_patch(style))
     ax.set_ylim(0, 1)
-    if cells.shape[-1] > 1:
-        ax.set_ylabel("share of seeds")
-    else:
-        ax.set_yticks([])
+    ax.set_ylabel("share of seeds")
 
 
 def _draw_numbers(ax: Axes, cells: NDArray, across: _Knob, up: _Knob, name: str) -> None:
@@ -264,16 +259,13 @@ def _draw_numbers(ax: Axes, cells: NDArray, across: _Knob, up: _Knob, name: str)
     never = np.isposinf(median)
     if not never.all():
         norm = (LogNorm if _by_decades(median[~never]) else Normalize)(median[~never].min(), median[~never].max())
-        shown = np.ma.masked_array(median, never)
-        mesh = ax.pcolormesh(across.edges, up.edges, shown, norm=norm, cmap="viridis", rasterized=True)
+        mesh = ax.pcolormesh(across.edges, up.edges, np.ma.masked_array(median, never), norm=norm, cmap="viridis")
         many = ", median over seeds" if cells.shape[-1] > 1 else ""
         ax.figure.colorbar(mesh, ax=ax, label=f"{name}{many}")
     if never.any():
         label = "never" + (", for half of the seeds or more" if cells.shape[-1] > 1 else "")
         ax.pcolor(across.edges, up.edges, np.ma.masked_array(np.zeros(never.shape), ~never), cmap="Greys", **_HATCHED)
-        ax.add_collection(
-            PolyCollection([np.zeros((0, 2))], label=label, facecolor="w", **_HATCHED | {"linewidth": 0.6})
-        )
+        _swatch(ax, label, _HATCHED["hatch"])
 
 
 def _draw_points(ax: Axes, cells: NDArray, across: _Knob, name: str) -> None:
@@ -288,15 +280,20 @@ def _draw_points(ax: Axes, cells: NDArray, across: _Knob, name: str) -> None:
     top = ax.get_xaxis_transform()
     if counts.any():
         places = across.at[counts > 0]
-        ax.plot(
-            places, np.ones_like(places), "^", color="#D55E00", mfc="w", label="never", transform=top, clip_on=False
-        )
+        look = {"color": "#D55E00", "mfc": "w", "transform": top, "clip_on": False}
+        ax.plot(places, np.ones_like(places), "^", label="never", **look)
     for place, count in zip(across.at, counts, strict=True):
         if count and seeds > 1:
             look = {"xytext": (0, 5), "textcoords": "offset points", "ha": "center", "fontsize": "x-small"}
             ax.annotate(f"{count}/{seeds}", (place, 1.0), xycoords=top, **look)
     ax.set_ylabel(name)
     ax.grid(True, which="major", color="0.9", linewidth=0.6)
+
+
+def _swatch(ax: Axes, label: str, hatch: str = "") -> None:
+    """A line of the legend that belongs to nothing drawn."""
+    nothing = [np.zeros((0, 2))]
+    ax.add_collection(PolyCollection(nothing, label=label, facecolor="w", edgecolor="0.45", linewidth=0.6, hatch=hatch))
 
 
 def _by_decades(values: NDArray) -> bool:
