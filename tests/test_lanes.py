@@ -18,7 +18,12 @@ KINDS = {
     "descent": (RECOVERY, Linear(), L1(1e-2), GradientDescent(0.1, 400)),
     "adam": (RECOVERY, NET, L2(1e-2), Adam(1e-2, 400)),
     "label noise": (RECOVERY, NET, NoPenalty(), LabelNoiseSGD(1e-3, 400)),
-    "singular values": (MatrixCompletion(rows=5, columns=5, rank=1, observed=15), Linear(), Nuclear(1e-2), ProximalGradient(0.1, 200)),
+    "singular values": (
+        MatrixCompletion(rows=5, columns=5, rank=1, observed=15),
+        Linear(),
+        Nuclear(1e-2),
+        ProximalGradient(0.1, 200),
+    ),
     "net": (ModularArithmetic(p=5), MLP(hidden=(8,)), L2(1e-3), GradientDescent(0.1, 200)),
     "flow": (RECOVERY, NET, L2(1e-2), GradientFlow(100.0)),
     "manifold": (RECOVERY, NET, L2(1e-2), RiemannianFlow(1.0)),
@@ -44,8 +49,12 @@ def assert_same_bits(run, other):
 def test_lanes_are_what_they_are_alone(kind):
     # Up to rounding: another width is another program. Flows choose their steps by errors of 1e-6, and where a
     # rounding error tips a step over, the results differ by as much.
-    experiments = [experiment(kind, **{"seed": seed, "penalty.strength": 10.0**-k}) if kind != "label noise"
-                   else experiment(kind, seed=seed) for k, seed in enumerate((3, 4, 5))]
+    experiments = [
+        experiment(kind, **{"seed": seed, "penalty.strength": 10.0**-k})
+        if kind != "label noise"
+        else experiment(kind, seed=seed)
+        for k, seed in enumerate((3, 4, 5))
+    ]
     tolerance = 1e-5 if kind in ("flow", "manifold") else 1e-9
     for lane, single in zip(run_together(experiments), map(run_experiment, experiments), strict=True):
         assert lane.spec == single.spec
@@ -59,9 +68,7 @@ def test_lanes_are_what_they_are_alone(kind):
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("kind", ["descent", "adam", "net"])
 def test_bits_do_not_depend_on_which_runs_are_wanted(kind, shared):
-    experiments = [
-        experiment(kind, **{"seed": 1 if shared else k, "penalty.strength": 10.0**-k}) for k in range(1, 6)
-    ]
+    experiments = [experiment(kind, **{"seed": 1 if shared else k, "penalty.strength": 10.0**-k}) for k in range(1, 6)]
     all_of_them = run_together(experiments, shared=shared)
     for wanted in ([0], [3, 1], [4]):
         for run, place in zip(run_together(experiments, wanted=wanted, shared=shared), sorted(wanted), strict=True):

@@ -134,18 +134,18 @@ def phase_diagram(sweep: Sweep, quantity: str, x: str | None, y: str | None, at:
     """A map of a quantity over one or two knobs."""
     import xarray as xr
 
-    from afterfit.sweep import pictures
+    from afterfit.sweep import phases
 
     data = _fixed(sweep, at)
     require(quantity in data, f"there is no quantity {quantity!r}: {nearest(quantity, map(str, data.data_vars))}")
     values = data[quantity]
     require("time" not in values.dims, f"{quantity} is a curve: choose final_{quantity}, its last value.")
     if sweep.refine is None or quantity != sweep.refine.on:
-        return pictures.phase_diagram(values, x, y)
+        return phases.phase_diagram(values.where(values != "") if values.dtype.kind == "U" else values, x, y)
     filled, run = sweep.refine.fill(sweep.labels)
     coordinates = {name: data[name] for name in sweep.knobs}
     labels, ran = (xr.DataArray(table, coordinates, list(sweep.knobs), name=quantity) for table in (filled, run))
-    return pictures.phase_diagram(labels, x, y, run=ran)
+    return phases.phase_diagram(labels, x, y, run=ran)
 
 
 @dataclasses.dataclass(frozen=True)
