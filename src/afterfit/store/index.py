@@ -37,8 +37,8 @@ _ALWAYS = {"id": "string", "status": "string", "verdict": "string"} | dict.fromk
 class Index:
     """The table of a store, kept up to date with what lies in it."""
 
-    def __init__(self, place: Place, set_aside: Callable[[str, Damaged], None]):
-        self._place, self._set_aside = place, set_aside
+    def __init__(self, place: Place, doubt: Callable[[str], Damaged | None]):
+        self._place, self._doubt = place, doubt
         self._table: pa.Table | None = None  # with two columns more: each run's stamp, and its row as JSON
 
     def table(self) -> pa.Table:
@@ -68,9 +68,9 @@ class Index:
                     continue
                 try:
                     rows[id] = json.dumps(_row(id, files), ensure_ascii=False)
-                except Damaged as error:
-                    self._set_aside(id, error)
-                    warnings.warn(str(error), stacklevel=4)
+                except Damaged:
+                    if error := self._doubt(id):
+                        warnings.warn(str(error), stacklevel=4)
         return rows
 
     def _read_cache(self) -> pa.Table:
