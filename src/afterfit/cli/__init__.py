@@ -1,9 +1,9 @@
-"""The command line: `afterfit list`, `show`, `run`, `verify` and `diagnose`."""
+"""The command line: `afterfit list`, `show`, `run`, `verify`, `diagnose` and `runs`."""
 
 # Each command imports what it needs when it is called, so that help and refusals do not wait for what they do
 # not use. Results go to stdout; progress, warnings and errors go to stderr.
 
-from afterfit.cli import diagnose, gallery, run, verify
+from afterfit.cli import diagnose, gallery, run, runs, verify
 from afterfit.cli._app import app, main
 
 __all__ = ["app", "main"]
@@ -14,3 +14,4 @@ app.command("show")(gallery.show)
 app.command("run")(run.run)
 app.command("verify")(verify.verify)
 app.command("diagnose")(diagnose.diagnose)
+app.add_typer(runs.runs, name="runs")

@@ -139,6 +139,7 @@ def _about(
       afterfit run boursier2025/fig2 --set penalty.strength=1e-4
       afterfit verify boursier2025                         do the paper's claims hold?
       afterfit diagnose curves.csv                         did this run grok?
+      afterfit runs ls                                     what has been stored
 
     Tab completes ids once `afterfit --install-completion` has been run. Exit codes: 0 done, 1 a claim does
     not hold, 2 refused, 130 interrupted.

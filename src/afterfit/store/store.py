@@ -43,7 +43,7 @@ class Store:
         self._place: Place = find_place(os.fspath(url))
         self._there = self._check_format()
         self._claims = Claims(self._place)
-        self._index = Index(self._place, self._set_aside)
+        self._index = Index(self._place, self._doubt)
 
     @property
     def url(self) -> str:
@@ -80,8 +80,7 @@ class Store:
         try:
             return self._read(id)
         except Damaged as error:
-            self._set_aside(id, error)
-            raise
+            raise self._set_aside(id, error) from error.__cause__
 
     def find(self, beginning: str) -> str:
         """The full name of the one run whose name begins so."""
@@ -107,10 +106,7 @@ class Store:
         self._place.sweep_up(_LEFT_BEHIND)
         wrong = {}
         for id in self.ids():
-            try:
-                self._read(id)
-            except Damaged as error:
-                self._set_aside(id, error)
+            if error := self._doubt(id):
                 wrong[id] = str(error)
         return wrong
 
@@ -158,9 +154,8 @@ class Store:
                 if len(files) < 2:
                     raise Damaged(f"run {id} is damaged: it has no curves.")
                 check_sums(files[f"{id}/{SUMS}"], {"curves.parquet": files[f"{id}/curves.parquet"]}, f"run {id}")
-            except Damaged as error:
-                self._set_aside(id, error)
-                raise
+            except Damaged:
+                raise self._doubt(id) or SpecError(f"run {id} was changed while it was read: ask again.") from None
             whole.append(f"{self.url}/{id}/curves.parquet")
         if not whole:
             database.sql("CREATE TABLE curves (id VARCHAR, time DOUBLE, log10_time DOUBLE, step BIGINT)")
@@ -249,12 +244,23 @@ class Store:
                     raise
         raise AssertionError
 
-    def _set_aside(self, id: str, error: Damaged) -> None:
-        """Move a damaged run away, and say so in the error."""
+    def _doubt(self, id: str) -> Damaged | None:
+        """Look at a run, and set it aside if it is damaged: what is wrong, or None if it is well or gone."""
+        try:
+            self._read(id)
+        except Damaged as error:
+            return self._set_aside(id, error)
+        except SpecError:
+            if id in self:  # of a newer format
+                raise
+        return None
+
+    def _set_aside(self, id: str, error: Damaged) -> Damaged:
+        """Move a damaged run away; the error that says where."""
         try:
             said = f"It is now in {self._place.set_aside(id)}; run the experiment again."
         except FileNotFoundError:
             said = "Somebody else has set it aside."
         except OSError as trouble:
             said = f"It could not be set aside ({trouble.strerror or trouble}): remove it."
-        error.args = (f"{error.args[0]} {said}",)
+        return Damaged(f"{error} {said}")
