@@ -21,9 +21,9 @@ from dask_cluster import Ill, kill_the_work_of, with_other_version
 
 import afterfit as af
 from afterfit.spec import SpecError
-from afterfit.sweep import cluster
-from afterfit.sweep.cluster import carry_out
-from afterfit.sweep.worker import files_of, id_of
+from afterfit.sweeps import cluster
+from afterfit.sweeps.cluster import carry_out
+from afterfit.sweeps.worker import files_of, id_of
 from afterfit.train import run_experiment
 
 BASE = af.Experiment(
@@ -173,7 +173,7 @@ SCRIPT = """
 import pickle, sys
 import afterfit as af
 from afterfit.models import Linear
-from afterfit.sweep.cluster import carry_out
+from afterfit.sweeps.cluster import carry_out
 
 class Mine(Linear):
     "A model of the user's own, in a script that does not ask whether it is the main one."
@@ -186,7 +186,7 @@ BASE = af.Experiment(
     dynamics=af.dynamics.GradientDescent(0.1, 1000), observations=10,
 )
 outcomes = list(carry_out([[BASE], [BASE.set({"seed": 1})]], "local", lambda share: None))
-from afterfit.sweep.worker import files_of, id_of
+from afterfit.sweeps.worker import files_of, id_of
 for outcome, seed in zip(sorted(outcomes, key=lambda o: o.id != id_of(BASE)), (0, 1), strict=True):
     here = files_of(af.run_experiment(BASE.set({"seed": seed}), progress=False))
     assert not outcome.error, outcome.error

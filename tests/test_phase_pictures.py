@@ -12,9 +12,9 @@ from matplotlib.colors import LogNorm, to_rgb
 
 from afterfit.diagnose import VERDICTS
 from afterfit.spec import SpecError
-from afterfit.sweep.laws import fit_power_law
-from afterfit.sweep.phases import VERDICT_STYLES, phase_diagram
-from afterfit.sweep.pictures import scaling_law_figure
+from afterfit.sweeps.laws import fit_power_law
+from afterfit.sweeps.phases import VERDICT_STYLES, phase_diagram
+from afterfit.sweeps.pictures import scaling_law_figure
 
 STRENGTHS, SCALES = np.logspace(-6, -2, 5), np.logspace(0, 2, 3)
 

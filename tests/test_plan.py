@@ -16,7 +16,7 @@ from afterfit.inits import He, ScaledGaussian
 from afterfit.lanes import Batch, Lane
 from afterfit.models import MLP, DiagonalNet, Linear
 from afterfit.penalties import L1, L2
-from afterfit.sweep.plan import footprint, plan
+from afterfit.sweeps.plan import footprint, plan
 from afterfit.tasks import Arrays, ModularArithmetic, SparseRecovery
 from afterfit.train import prepare
 

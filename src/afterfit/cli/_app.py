@@ -21,6 +21,7 @@ from afterfit.spec import SpecError
 __all__ = [
     "INTERRUPTED",
     "Quiet",
+    "StoreOption",
     "app",
     "cache_compilations",
     "complain",
@@ -224,3 +225,7 @@ def complete_scale(incomplete: str) -> list[tuple[str, str]]:
 
 
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only what a script needs, and no progress bar.")]
+StoreOption = Annotated[
+    str,
+    typer.Option("--store", metavar="URL", envvar="AFTERFIT_STORE", help="A directory, or a URL such as s3://…."),
+]

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from afterfit.cli._app import Quiet, print_verdict, say
+from afterfit.cli._app import Quiet, StoreOption, print_verdict, say
 from afterfit.spec import SpecError, require
 
 __all__ = ["runs"]
@@ -25,17 +25,13 @@ runs = typer.Typer(
     "beginning is enough where only one run begins so. `afterfit runs query --help` shows what can be asked.",
 )
 
-Place = Annotated[
-    str,
-    typer.Option("--store", metavar="URL", envvar="AFTERFIT_STORE", help="A directory, or a URL such as s3://…."),
-]
 _STORE = "results/store"
 _SHOWN = ("id", "task", "model", "penalty", "strength", "verdict", "t_gen", "status", "age")
 
 
 @runs.command("ls")
 def list_(
-    store: Place = _STORE,
+    store: StoreOption = _STORE,
     limit: Annotated[
         int | None, typer.Option(min=1, help="How many, the latest first. [default: 50]", show_default=False)
     ] = None,
@@ -63,7 +59,7 @@ def list_(
 @runs.command("show")
 def show(
     id: Annotated[str, typer.Argument(metavar="ID", help="The name of a run, or its beginning.")],
-    store: Place = _STORE,
+    store: StoreOption = _STORE,
 ) -> None:
     """Show a run: its verdict with the evidence, its setting, its files, and what computed it.
 
@@ -92,7 +88,7 @@ def show(
 @runs.command("rm")
 def remove(
     ids: Annotated[list[str], typer.Argument(metavar="ID...", help="Names of runs, or their beginnings.")],
-    store: Place = _STORE,
+    store: StoreOption = _STORE,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
     """Remove runs for good, after asking."""
@@ -115,7 +111,7 @@ def remove(
 @runs.command("query")
 def query(
     sql: Annotated[str, typer.Argument(metavar="SQL", help="A question about the tables runs and curves.")],
-    store: Place = _STORE,
+    store: StoreOption = _STORE,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print the answer as CSV.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON, a list of objects.")] = False,
 ) -> None:

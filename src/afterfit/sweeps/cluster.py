@@ -24,8 +24,8 @@ from typing import Any
 
 from afterfit.experiment import Experiment
 from afterfit.spec import SpecError, require
-from afterfit.sweep.slurm import Slurm, search_path
-from afterfit.sweep.worker import (
+from afterfit.sweeps.slurm import Slurm, search_path
+from afterfit.sweeps.worker import (
     PACKAGES,
     TOPIC,
     Outcome,
@@ -44,7 +44,7 @@ _PATIENCE = 10.0  # seconds before a scheduler that does not answer counts as lo
 _LOOK = 2.0  # seconds between two looks at the workers
 _LONELY = 30.0  # seconds without any worker before it is said, and said again
 
-_log = logging.getLogger("afterfit.sweep")
+_log = logging.getLogger("afterfit.sweeps")
 
 
 def carry_out(

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
 from afterfit.plot import legend_below
-from afterfit.sweep.laws import PowerLaw
+from afterfit.sweeps.laws import PowerLaw
 
 __all__ = ["curves_by_knob", "scaling_law_figure"]
 

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 from afterfit.experiment import Experiment
 from afterfit.store import Store
-from afterfit.sweep import threads
-from afterfit.sweep.plan import Job, Outcome, plan
-from afterfit.sweep.slurm import Slurm
+from afterfit.sweeps import threads
+from afterfit.sweeps.plan import Job, Outcome, plan
+from afterfit.sweeps.slurm import Slurm
 
 __all__ = ["complete"]
 
@@ -48,7 +48,7 @@ def complete(
             ended = threads.carry_out(turn.next_job, report)
             outcomes = (Outcome.of(experiment, what) for experiment, what in ended)
         else:
-            from afterfit.sweep import cluster  # Dask is optional
+            from afterfit.sweeps import cluster  # Dask is optional
 
             claimed = list(iter(turn.next_job, None))
             outcomes = cluster.carry_out(claimed, on, report)

@@ -11,13 +11,13 @@ import numpy as np
 
 from afterfit.run import Run
 from afterfit.spec import SpecError, nearest, require
-from afterfit.sweep.laws import PowerLaw, fit_power_law
+from afterfit.sweeps.laws import PowerLaw, fit_power_law
 
 if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.figure import Figure
 
-    from afterfit.sweep.sweep import Sweep
+    from afterfit.sweeps.sweep import Sweep
 
 __all__ = ["ScalingLaw", "Summary", "collect", "phase_diagram", "scaling_law", "summarise"]
 
@@ -134,7 +134,7 @@ def phase_diagram(sweep: Sweep, quantity: str, x: str | None, y: str | None, at:
     """A map of a quantity over one or two knobs."""
     import xarray as xr
 
-    from afterfit.sweep import phases
+    from afterfit.sweeps import phases
 
     data = _fixed(sweep, at)
     require(quantity in data, f"there is no quantity {quantity!r}: {nearest(quantity, map(str, data.data_vars))}")
@@ -178,7 +178,7 @@ class ScalingLaw:
 
     def plot(self) -> Figure:
         """The runs, the law and its band."""
-        from afterfit.sweep.pictures import scaling_law_figure
+        from afterfit.sweeps.pictures import scaling_law_figure
 
         return scaling_law_figure(self.at_x, self.values, self.censored, self.law, x_name=self.x, t_name=self.quantity)
 
