@@ -33,6 +33,8 @@ def complete(
     lacking = sum(experiment.id not in there for experiment in experiments)
     if not lacking:
         return {}
+    for experiment in experiments:  # all of them now, not when their turn comes
+        experiment.model.parameters(experiment.task.signature)
     workers = threads.cores() if on in (None, "local") else on.jobs if isinstance(on, Slurm) else _SOMEWHERE
     # A worker of a cluster has its memory to itself; threads share that of their process.
     jobs = plan(experiments, memory=memory if on is None else memory * workers, workers=workers)

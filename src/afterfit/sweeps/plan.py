@@ -18,6 +18,7 @@ from afterfit.experiment import Experiment
 from afterfit.lanes import Lane
 from afterfit.problem import Problem
 from afterfit.run import Run
+from afterfit.spec import SpecError
 from afterfit.train import prepare
 
 __all__ = ["Job", "Outcome", "footprint", "plan"]
@@ -96,7 +97,12 @@ def _widest(group: Sequence[Experiment], memory: float, fair: int) -> int:
     """How many runs of a group may go together; `fair` leaves none of the workers idle."""
     if len(group) < (2 if isinstance(group[0].dynamics, Discrete) else _MANY_FLOWS):
         return 1
-    size = footprint(group[0])
+    try:
+        size = footprint(group[0])
+    except SpecError:  # it cannot be: refused before any work
+        raise
+    except Exception:  # a fault of a user's own noun, which only its own runs are to fail by
+        return 1
     return max(1, min(_WIDEST, fair, int(memory // size))) if size < _LARGE else 1
 
 
