@@ -408,7 +408,7 @@ def test_a_noun_of_ones_own_is_known_by_being_defined():
 
 
 def test_importing_changes_nothing_and_stays_light():
-    heavy = ["diffrax", "optax", "xarray", "matplotlib", "scipy.stats", "torch", "cvxpy", "pandas"]
+    heavy = ["diffrax", "optax", "xarray", "matplotlib", "scipy.stats", "torch", "cvxpy", "pandas", "duckdb", "fsspec"]
     code = (
         "import sys, jax, numpy, warnings;"
         "before = jax.config.values.copy(); state = numpy.random.get_state()[1].copy();"

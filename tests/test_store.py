@@ -116,6 +116,8 @@ def test_a_run_knows_what_was_asked_for(tmp_path):
     assert store.load(run.id).curves.identical(run.curves)
     with pytest.raises(SpecError, match="without a name cannot be stored"):
         store.publish(nameless.id, nameless.files())
+    with pytest.raises(SpecError, match=r"no params\.npz"):
+        store.publish(run.id, {name: content for name, content in run.files().items() if name != "params.npz"})
     with pytest.raises(SpecError, match="not of 0123456789abcdef"):
         store.publish("0123456789abcdef", run.files())
 

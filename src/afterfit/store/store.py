@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from afterfit.experiment import is_id
 from afterfit.files import SUMS, Damaged, check_sums, sums_of, to_json
-from afterfit.run import Run
+from afterfit.run import FILES, Run
 from afterfit.spec import SpecError, require
 from afterfit.store.claims import Claims
 from afterfit.store.index import Index
@@ -63,6 +63,8 @@ class Store:
         """Put a run into the store, given as `run.files()`. False if it is there already; that one is kept."""
         require(is_id(id), f"a run without a name cannot be stored, got {id!r}: see Experiment.id.")
         files = {SUMS: sums_of(files), **files}
+        missing = sorted(set(FILES) - set(files))
+        require(not missing, f"run {id} is not whole: it has no {', '.join(missing)}.")
         check_sums(files[SUMS], {name: content for name, content in files.items() if name != SUMS}, f"run {id}")
         said = json.loads(files["run.json"])["id"]
         require(said == id, f"these files are of the run {said!r}, not of {id}.")
