@@ -82,6 +82,8 @@ def _phase_diagrams(sweep: Sweep) -> str:
 
 
 def _curves(sweep: Sweep, data: xr.Dataset) -> str:
+    if sweep.refine is not None:
+        return "<p>The curves are in the runs.</p>"
     metric = sweep.spec.task.metric
     return "\n".join(
         picture(curves_by_knob(data, metric, name), f"Training and test {metric} by {name}") for name in sweep.knobs
@@ -98,7 +100,8 @@ def _laws(sweep: Sweep) -> str:
         fit, interval = law.law, law.interval
         between = f"{interval[0]:.3g} to {interval[1]:.3g}" if interval else "one seed: none"
         exponent, constant = f"{fit.exponent:.3g}", f"{fit.constant:.3g}"
-        rows.append((quantity, x, exponent, between, constant, f"{fit.n} ({fit.n_censored} censored)", ""))
+        doubt = f"{law.never} may never, and are not just late" if law.never else ""
+        rows.append((quantity, x, exponent, between, constant, f"{fit.n} ({fit.n_censored} censored)", doubt))
         if quantity == "t_gen":
             drawn.append(picture(law.plot(), str(law)))
     head = ("quantity", "against", "exponent", "95 % interval over seeds", "constant", "runs", "")

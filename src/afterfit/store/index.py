@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from afterfit.experiment import flatten
 from afterfit.files import SUMS, Damaged, check_sums
 from afterfit.run import FORMAT
 from afterfit.spec import SpecError
@@ -116,7 +117,7 @@ def _row(id: str, files: Mapping[str, bytes]) -> dict[str, Any]:
         "verdict": verdict.get("kind"),
         **{name: _real(verdict.get(name)) for name in _VERDICT},
         "seconds": facts["seconds"],
-        **_flatten(spec),
+        **flatten(spec),
         "metric": facts["metric"],
         **{name: facts[name] for name in ("method", "message", "ended")},
         **{f"final.{name}": _real(value) for name, value in facts["final"].items()},
@@ -128,13 +129,6 @@ def _row(id: str, files: Mapping[str, bytes]) -> dict[str, Any]:
 def _real(value: float | str | None) -> float | None:
     """A number that JSON may have had to spell out: `"inf"`."""
     return None if value is None else float(value)
-
-
-def _flatten(spec: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat = {}
-    for name, value in spec.items():
-        flat |= _flatten(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {prefix + name: value}
-    return flat
 
 
 def _tabulate(rows_as_json: Mapping[str, str], stamps: Mapping[str, str]) -> pa.Table:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["ScalingLaw", "Summary", "collect", "phase_diagram", "scaling_law", "summarise"]
 
 _WORDS = ("verdict", "status", "id")
+_LONG = 3.0
 _MEANING = {
     "verdict": "what happened",
     "status": "how the run ended",
@@ -96,6 +97,8 @@ def collect(sweep: Sweep) -> xr.Dataset:
         if curve.ndim > 1:  # such as the weights: they are in each run's own curves
             continue
         add(f"final_{name}", {place: float(run.curves[name][-1]) for place, run in runs.items()}, curve.long_name)
+        if sweep.refine is not None:  # most places of its grid are empty, and curves would fill them with NaN
+            continue
         table = np.full((*shape, len(time)), np.nan)
         for place, run in runs.items():
             table[place] = _at_times(time, run.curves["time"].values, run.curves[name].values)
@@ -173,8 +176,24 @@ class ScalingLaw:
         """Confidence interval of p over seeds; None with one seed."""
         return self.law.interval
 
+    @property
+    def never(self) -> int:
+        """How many censored runs went on for long after those that got there would have: they may never.
+
+        A penalty that is too strong keeps a run from generalising at all, which is not the same as later. The law takes
+        them for late ones, and means little where there are many: leave such values of x out.
+        """
+        seen = ~self.censored
+        x = np.broadcast_to(self.at_x[:, None], self.values.shape)
+        slope, level = np.polyfit(np.log(x[seen]), np.log(self.values[seen]), 1)
+        expected = np.exp(level + slope * np.log(x))
+        return int(np.sum(self.censored & (self.values > _LONG * expected)))
+
     def __str__(self) -> str:
-        return self.law.describe(self.quantity, self.x)
+        said = self.law.describe(self.quantity, self.x)
+        if self.never:
+            said += f" But {self.never} of these ended {_LONG:g} times as late as the others suggest: they may never."
+        return said
 
     def plot(self) -> Figure:
         """The runs, the law and its band."""

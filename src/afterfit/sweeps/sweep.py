@@ -205,7 +205,8 @@ class Sweep:
 
         `verdict`, `status`, `t_fit`, `t_gen`, `delay_ratio`, `end` (the last training time), `seconds`, `id` and the
         last value of every curve (`final_…`) are over the knobs and seeds; curves with one number a time are over
-        `time` as well. Runs observed at different times are brought to common ones. What is not there is NaN or empty.
+        `time` as well (not of a refined diagram). Runs observed at different times are brought to common ones. What is
+        not there is NaN or empty.
         """
         return collect(self)
 
