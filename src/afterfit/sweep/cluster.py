@@ -9,32 +9,29 @@ from __future__ import annotations
 import collections
 import contextlib
 import functools
+import importlib.metadata
 import logging
-import os
+import platform
 import queue
-import signal
-import subprocess
-import sys
-import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
 
 from afterfit.experiment import Experiment
 from afterfit.spec import SpecError, require
-from afterfit.sweep.slurm import Slurm, search_path
+from afterfit.sweep.local import local
+from afterfit.sweep.slurm import Slurm
 from afterfit.sweep.worker import (
     PACKAGES,
     TOPIC,
     Outcome,
     VersionMismatch,
     carry_out_batch,
-    disagreement,
+    check_versions,
     id_of,
     in_words,
-    versions_of,
+    versions_here,
 )
 
 __all__ = ["Outcome", "carry_out"]
@@ -52,7 +49,7 @@ def carry_out(
 ) -> Iterator[Outcome]:
     """Carry out batches of experiments and yield what became of each run, as soon as its batch is done.
 
-    `on` is `"local"` (one process a core, here), the address of a Dask scheduler (`"tcp://host:8786"`) or `af.slurm(…)`.
+    `on` is `"local"` (one process a core), the address of a Dask scheduler (`"tcp://host:8786"`), or `af.slurm(…)`.
     `report` is called with the share of all runs done. A run that fails gives an outcome with its error in words; a
     batch whose worker is killed is begun again elsewhere. Ctrl-C takes back what is left and raises KeyboardInterrupt
     once the finished runs were yielded; a scheduler that is lost raises ConnectionError.
@@ -64,13 +61,25 @@ def carry_out(
         yield from _Session(client, batches, report, helper).outcomes()
 
 
+class _Helper(Protocol):
+    """Who started the workers and knows about them."""
+
+    def look_after(self, worker_seen: bool) -> None:
+        """Called every few seconds; refuses if there will never be a worker. Was there any so far?"""
+        ...
+
+    def why_none(self) -> str:
+        """In words, why there may be no worker."""
+        ...
+
+
 class _Session:
     """One client and its batches, from the first handed out to the last taken back."""
 
-    def __init__(self, client: Any, batches: Sequence[Sequence[Experiment]], report: Callable, helper: Any):
+    def __init__(self, client: Any, batches: Sequence[Sequence[Experiment]], report: Callable, helper: _Helper):
         self.client, self.batches, self.report, self.helper = client, batches, report, helper
         self.name = uuid.uuid4().hex[:12]  # others may use the same scheduler
-        self.versions = versions_of(PACKAGES)()
+        self.versions = versions_here()
         self.futures: dict[int, Any] = {}  # of the batches that are not done
         self.shares = [0.0] * len(batches)
         self.starts = [0] * len(batches)  # how often a worker began it
@@ -78,6 +87,7 @@ class _Session:
         self.finished: collections.deque[Outcome] = collections.deque()  # to be yielded
         self.news: queue.SimpleQueue = queue.SimpleQueue()  # from Dask's threads: how far, and what is done
         self.known: set[str] = set()  # workers whose versions were looked at
+        self.worker_seen = False
         self.looked = -float("inf")
         self.company = time.monotonic()  # when there was a worker last, or when its absence was said
 
@@ -90,7 +100,7 @@ class _Session:
             while self.futures:
                 self._wait()
                 yield from self._deliver()
-        except KeyboardInterrupt:
+        except (Exception, KeyboardInterrupt):  # whatever ends it, what is done is done
             self._take_back()
             while not self.news.empty():
                 news = self.news.get()
@@ -178,35 +188,41 @@ class _Session:
                 f"given up: {max(self.starts[number], _LIVES)} workers died while they had this batch. The memory or "
                 "the time of a job may be too small for it, or the model ends its process"
             )
-        else:
-            self._check_versions(self.known)  # another afterfit may not even be able to read the batch
+        else:  # is it the batch? A lost connection, or another afterfit that cannot even read it, is said as such
+            self.known.clear()
+            self._look()
         self._finish(number, [Outcome(id_of(experiment), None, words) for experiment in self.batches[number]])
 
     def _look(self) -> None:
         """See that the scheduler is there, that it has workers, and that new ones have our versions."""
         self.looked = time.monotonic()
+        identity = functools.partial(self.client.scheduler.identity, n_workers=-1)
         try:
-            workers = self.client.sync(self.client.scheduler.identity, n_workers=-1, callback_timeout=_PATIENCE)["workers"]
-        except (OSError, TimeoutError, AttributeError):
+            workers = self.client.sync(identity, callback_timeout=_PATIENCE)["workers"]
+        except (OSError, TimeoutError):
             raise _lost(self.client) from None
-        self._check_versions(set(workers) - self.known)
+        self._check_versions({address: workers[address]["name"] for address in workers if address not in self.known})
         self.known = set(workers)
-        self.helper.look_after(bool(self.known))
+        self.worker_seen |= bool(workers)
+        self.helper.look_after(self.worker_seen)
         if workers:
             self.company = time.monotonic()
         elif time.monotonic() - self.company > _LONELY:
             self.company = time.monotonic()
-            _log.warning("no worker yet, still waiting: %s", self.helper.why_none())
+            _log.warning("no worker is there, still waiting: %s", self.helper.why_none())
 
-    def _check_versions(self, workers: set[str]) -> None:
+    def _check_versions(self, workers: Mapping[str, str]) -> None:
+        """Refuse workers (names by address) whose versions are not ours."""
         if not workers:
             return
-        found = self.client.run(versions_of(PACKAGES), workers=sorted(workers), on_error="return")
-        for worker, versions in found.items():
-            if isinstance(versions, dict):  # else it has left since
-                different = disagreement(worker, versions, self.versions)
-                if different:
-                    raise VersionMismatch(different)
+        # Functions of the standard library: a worker that has no afterfit, or another Python, can call them too.
+        ask = functools.partial(self.client.run, workers=list(workers), on_error="return")
+        found = {"python": ask(platform.python_version)}
+        found |= {package: ask(importlib.metadata.version, package) for package in PACKAGES}
+        for address, name in workers.items():
+            there = {package: answers[address] for package, answers in found.items()}
+            if not any(isinstance(answer, OSError) for answer in there.values()):  # else it has left since
+                check_versions(f"{name} ({address})", there, self.versions)
 
     def _take_back(self) -> None:
         """Cancel what is left on the scheduler; workers notice and stop."""
@@ -243,7 +259,7 @@ def _client(scheduler: Any, on: str | Slurm) -> Iterator[Any]:
 
 
 @contextlib.contextmanager
-def _workers(on: str | Slurm, batches: int) -> Iterator[tuple[Any, Any]]:
+def _workers(on: str | Slurm, batches: int) -> Iterator[tuple[Any, _Helper]]:
     """The scheduler (a cluster or an address) of the workers that `on` means, and who knows about them."""
     try:
         import dask
@@ -259,7 +275,7 @@ def _workers(on: str | Slurm, batches: int) -> Iterator[tuple[Any, Any]]:
             with on.workers() as (cluster, jobs):
                 yield cluster, jobs
         elif on == "local":
-            with _local(batches) as (cluster, processes):
+            with local(batches) as (cluster, processes):
                 yield cluster, processes
         else:
             yield on, _Elsewhere()
@@ -273,53 +289,3 @@ class _Elsewhere:
 
     def why_none(self) -> str:
         return "start some with `dask worker`, with this address and in this environment"
-
-
-class _Processes:
-    """The worker processes of this machine, started by one command as anyone would on a command line."""
-
-    def __init__(self, address: str, count: int):
-        self.scratch = tempfile.TemporaryDirectory(prefix="afterfit-", ignore_cleanup_errors=True)
-        self.log = Path(self.scratch.name) / "workers.log"
-        # Not Dask's own spawning, which would run a user's script again in every worker; and a session of their own,
-        # so that Ctrl-C reaches the client alone.
-        command = [sys.executable, "-m", "distributed.cli.dask_worker", address, "--local-directory", self.scratch.name]
-        command += ["--nworkers", str(count), "--nthreads", "1", "--no-dashboard", "--death-timeout", "60"]
-        with self.log.open("wb") as log:
-            self.process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env={**os.environ, "PYTHONPATH": search_path()},
-                start_new_session=True,
-            )
-
-    def look_after(self, worker_seen: bool) -> None:
-        require(self.process.poll() is None, f"the local workers ended by themselves. They said last: {self._last()}")
-
-    def why_none(self) -> str:
-        return f"the local workers are starting. They said last: {self._last()}"
-
-    def _last(self) -> str:
-        return self.log.read_bytes()[-2000:].decode(errors="replace").strip() or "nothing."
-
-    def end(self) -> None:
-        """At once: what they have is nobody's any more, and an orderly end takes seconds."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
-        self.scratch.cleanup()
-
-
-@contextlib.contextmanager
-def _local(batches: int) -> Iterator[tuple[Any, _Processes]]:
-    from dask.system import CPU_COUNT
-    from distributed import LocalCluster
-
-    with LocalCluster(n_workers=0, dashboard_address=None, silence_logs=logging.CRITICAL) as cluster:
-        processes = _Processes(cluster.scheduler_address, min(CPU_COUNT, batches))
-        try:
-            yield cluster, processes
-        finally:
-            processes.end()

@@ -7,18 +7,34 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import importlib.metadata
 import json
+import os
+import platform
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from afterfit.experiment import Experiment
 from afterfit.run import Run
 from afterfit.spec import SpecError
 from afterfit.train import run_experiment
 
-__all__ = ["TOPIC", "Outcome", "VersionMismatch", "carry_out_batch", "disagreement", "run_batch", "versions_of"]
+__all__ = [
+    "PACKAGES",
+    "TOPIC",
+    "Outcome",
+    "VersionMismatch",
+    "carry_out_batch",
+    "check_versions",
+    "in_words",
+    "run_batch",
+    "search_path",
+    "versions_here",
+]
 
 TOPIC = "afterfit"  # under which workers say how far they are
 _SECONDS_A_WORD = 0.3  # between two reports of a worker
@@ -71,9 +87,7 @@ def carry_out_batch(
     from distributed.core import Status
 
     worker = get_worker()
-    found = disagreement(f"{worker.name} ({worker.address})", versions_of(PACKAGES)(), versions)
-    if found:  # it joined after the client had looked
-        raise VersionMismatch(found)
+    check_versions(f"{worker.name} ({worker.address})", versions_here(), versions)  # it may have joined just now
     last = -float("inf")
 
     def say(share: float) -> None:
@@ -89,36 +103,33 @@ def carry_out_batch(
     return run_batch(experiments, say)
 
 
-def versions_of(packages: Sequence[str]) -> Callable[[], dict[str, str]]:
-    """A function that says which versions there are where it is called.
-
-    Made here rather than given a name, so that it is sent whole: a worker may have no afterfit to import it from.
-    """
-
-    def versions() -> dict[str, str]:
-        import importlib.metadata
-        import sys
-
-        found = {"python": f"{sys.version_info.major}.{sys.version_info.minor}"}
-        for name in packages:
-            try:
-                found[name] = importlib.metadata.version(name)
-            except importlib.metadata.PackageNotFoundError:
-                found[name] = "none"
-        return found
-
-    return versions
+def versions_here() -> dict[str, str]:
+    """The versions of what decides the bits of a run, in this process."""
+    return {"python": platform.python_version(), **{name: importlib.metadata.version(name) for name in PACKAGES}}
 
 
-def disagreement(worker: str, there: Mapping[str, str], here: Mapping[str, str]) -> str:
-    """What differs between a worker's versions and the client's, and what to do; empty if nothing does."""
-    different = [f"{name} {there[name]} where this client has {here[name]}" for name in here if there[name] != here[name]]
-    if not different:
-        return ""
-    return (
-        f"worker {worker} has {', '.join(different)}: its results could differ. Give it the client's versions (the "
-        "same environment is best) and start it again; runs that were finished are kept."
-    )
+def check_versions(worker: str, there: Mapping[str, Any], here: Mapping[str, str]) -> None:
+    """Refuse a worker whose versions are not the client's; a version is a word, or the exception of asking for it."""
+
+    def short(name: str, version: Any) -> str:
+        if not isinstance(version, str):
+            return "none"
+        return ".".join(version.split(".")[:2]) if name == "python" else version
+
+    pairs = {name: (short(name, there[name]), short(name, here[name])) for name in here}
+    different = [
+        f"{name} {theirs}, this client {name} {ours}" for name, (theirs, ours) in pairs.items() if theirs != ours
+    ]
+    if different:
+        raise VersionMismatch(
+            f"worker {worker} has {'; '.join(different)}. Its results could differ: give it the versions of this "
+            "client (best the same environment) and start it again. Runs that were finished are kept."
+        )
+
+
+def search_path() -> str:
+    """Where this Python looks for modules: workers look in the same places, such as beside the user's script."""
+    return os.pathsep.join(path or os.getcwd() for path in sys.path)
 
 
 # Stand-ins for Experiment.id and Run.files(), which are written on other branches.
