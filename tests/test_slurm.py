@@ -11,11 +11,9 @@ from slurm_node import say, slurm_node  # noqa: F401  (a fixture)
 
 import afterfit as af
 from afterfit.spec import SpecError
-from afterfit.sweep import cluster
-from afterfit.sweep import slurm as slurm_module
+from afterfit.sweep import cluster, slurm
 from afterfit.sweep.cluster import carry_out
-from afterfit.sweep.slurm import slurm
-from afterfit.sweep.worker import files_of, id_of
+from afterfit.sweep.plan import Job
 from afterfit.train import run_experiment
 
 SHORT = af.Experiment(
@@ -26,6 +24,10 @@ SHORT = af.Experiment(
     observations=10,
 )
 LONG = SHORT.set({"dynamics.steps": 4_000_000})
+
+
+def job(experiment):
+    return Job((experiment,), shared=False, wanted=(0,))
 
 
 def test_the_script_asks_for_what_was_asked():
@@ -65,7 +67,7 @@ def test_what_cannot_be_asked_of_slurm_is_refused(wrong):
 def elsewhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # the jobs' logs go there
     monkeypatch.setattr(cluster, "_LONELY", 2.0)
-    monkeypatch.setattr(slurm_module, "_LOOK", 2.0)
+    monkeypatch.setattr(sys.modules["afterfit.sweep.slurm"], "_LOOK", 2.0)
 
 
 def test_a_sweep_through_the_queue(slurm_node, elsewhere, caplog):  # noqa: F811
@@ -77,8 +79,8 @@ def test_a_sweep_through_the_queue(slurm_node, elsewhere, caplog):  # noqa: F811
             for job in say("squeue", "--noheader", "--states=PENDING", "--format=%i").split():
                 say("scontrol", "update", f"JobId={job}", "StartTime=now")
 
-    def cancel_once(share):
-        if share > 0.5 and not cancelled:
+    def cancel_once(runs):
+        if runs > 1 and not cancelled:
             cancelled.extend(say("squeue", "--noheader", "--states=RUNNING", "--format=%i").split())
             say("scancel", *cancelled)
 
@@ -86,14 +88,14 @@ def test_a_sweep_through_the_queue(slurm_node, elsewhere, caplog):  # noqa: F811
     log.addHandler(handler)
     try:
         place = slurm(partition="short", memory="2GB", extra=["--begin=now+1hour"])
-        outcomes = list(carry_out([[SHORT], [LONG]], place, cancel_once))
+        outcomes = list(carry_out([job(SHORT), job(LONG)], place, cancel_once))
     finally:
         log.removeHandler(handler)
     assert "1 PENDING (BeginTime)" in caplog.text
     assert len(cancelled) == 1
-    assert [outcome.id for outcome in outcomes] == [id_of(SHORT), id_of(LONG)]
+    assert [outcome.id for outcome in outcomes] == [SHORT.id, LONG.id]
     for outcome, experiment in zip(outcomes, (SHORT, LONG), strict=True):
-        here = files_of(run_experiment(experiment, progress=False))
+        here = run_experiment(experiment, progress=False).files()
         assert outcome.files is not None, outcome.error
         assert outcome.files["curves.parquet"] == here["curves.parquet"]
         assert outcome.files["params.npz"] == here["params.npz"]
@@ -103,4 +105,4 @@ def test_a_sweep_through_the_queue(slurm_node, elsewhere, caplog):  # noqa: F811
 
 def test_slurms_refusal_is_passed_on(slurm_node, elsewhere):  # noqa: F811
     with pytest.raises(SpecError, match="invalid partition"):
-        next(carry_out([[SHORT]], slurm(partition="nowhere", memory="2GB"), lambda share: None))
+        next(carry_out([job(SHORT)], slurm(partition="nowhere", memory="2GB"), lambda runs: None))

@@ -17,6 +17,7 @@ from afterfit.train import run_experiment, train
 
 if TYPE_CHECKING:
     from afterfit import papers, theory
+    from afterfit.store import Store
     from afterfit.theory import forecast
 
 __version__ = "0.1.0"
@@ -27,6 +28,7 @@ __all__ = [
     "Run",
     "Settings",
     "SpecError",
+    "Store",
     "Threshold",
     "Verdict",
     "diagnose",
@@ -50,4 +52,6 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"afterfit.{name}")
     if name == "forecast":
         return importlib.import_module("afterfit.theory").forecast
+    if name == "Store":
+        return importlib.import_module("afterfit.store").Store
     raise AttributeError(f"module 'afterfit' has no attribute {name!r}")

@@ -1,6 +1,6 @@
-"""Carrying out batches of experiments on many processes or machines, with dask.distributed.
+"""Jobs on many processes or machines, with dask.distributed.
 
-The client hands out batches and takes back files; what can go wrong on the way (a worker killed, a scheduler gone,
+The client hands out jobs and takes back files; what can go wrong on the way (a worker killed, a scheduler gone,
 other versions on a worker) is dealt with or said here.
 """
 
@@ -18,25 +18,23 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from afterfit.experiment import Experiment
 from afterfit.spec import SpecError, require
 from afterfit.sweep.local import local
+from afterfit.sweep.plan import Job, Outcome
 from afterfit.sweep.slurm import Slurm
 from afterfit.sweep.worker import (
     PACKAGES,
     TOPIC,
-    Outcome,
     VersionMismatch,
-    carry_out_batch,
+    carry_out_job,
     check_versions,
-    id_of,
     in_words,
     versions_here,
 )
 
-__all__ = ["Outcome", "carry_out"]
+__all__ = ["carry_out"]
 
-_LIVES = 3  # workers that may die at one batch before it is given up
+_LIVES = 3  # workers that may die at one job before it is given up
 _PATIENCE = 10.0  # seconds before a scheduler that does not answer counts as lost
 _LOOK = 2.0  # seconds between two looks at the workers
 _LONELY = 30.0  # seconds without any worker before it is said, and said again
@@ -44,21 +42,17 @@ _LONELY = 30.0  # seconds without any worker before it is said, and said again
 _log = logging.getLogger("afterfit.sweep")
 
 
-def carry_out(
-    batches: Sequence[Sequence[Experiment]], on: str | Slurm, report: Callable[[float], None]
-) -> Iterator[Outcome]:
-    """Carry out batches of experiments and yield what became of each run, as soon as its batch is done.
+def carry_out(jobs: Sequence[Job], on: str | Slurm, report: Callable[[float], None]) -> Iterator[Outcome]:
+    """Do jobs and yield what came of each of their wanted runs, as soon as its job is done.
 
     `on` is `"local"` (one process a core), the address of a Dask scheduler (`"tcp://host:8786"`), or `af.slurm(…)`.
-    `report` is called with the share of all runs done. A run that fails gives an outcome with its error in words; a
-    batch whose worker is killed is begun again elsewhere. Ctrl-C takes back what is left and raises KeyboardInterrupt
-    once the finished runs were yielded; a scheduler that is lost raises ConnectionError.
+    `report` is called with how many runs' worth of work is done. A run that fails gives an outcome with its error in
+    words; a job whose worker is killed is begun again elsewhere. Ctrl-C takes back what is left and raises
+    KeyboardInterrupt once the finished runs were yielded; a scheduler that is lost raises ConnectionError.
     """
-    batches = [batch for batch in batches if batch]
-    if not batches:
-        return
-    with _workers(on, len(batches)) as (scheduler, helper), _client(scheduler, on) as client:
-        yield from _Session(client, batches, report, helper).outcomes()
+    if jobs:
+        with _workers(on, len(jobs)) as (scheduler, helper), _client(scheduler, on) as client:
+            yield from _Session(client, jobs, report, helper).outcomes()
 
 
 class _Helper(Protocol):
@@ -74,16 +68,16 @@ class _Helper(Protocol):
 
 
 class _Session:
-    """One client and its batches, from the first handed out to the last taken back."""
+    """One client and its jobs, from the first handed out to the last taken back."""
 
-    def __init__(self, client: Any, batches: Sequence[Sequence[Experiment]], report: Callable, helper: _Helper):
-        self.client, self.batches, self.report, self.helper = client, batches, report, helper
+    def __init__(self, client: Any, jobs: Sequence[Job], report: Callable[[float], None], helper: _Helper):
+        self.client, self.jobs, self.report, self.helper = client, jobs, report, helper
         self.name = uuid.uuid4().hex[:12]  # others may use the same scheduler
         self.versions = versions_here()
-        self.futures: dict[int, Any] = {}  # of the batches that are not done
-        self.shares = [0.0] * len(batches)
-        self.starts = [0] * len(batches)  # how often a worker began it
-        self.kills = [0] * len(batches)  # how often the scheduler gave it up
+        self.futures: dict[int, Any] = {}  # of the jobs that are not done
+        self.shares = [0.0] * len(jobs)
+        self.starts = [0] * len(jobs)  # how often a worker began it
+        self.kills = [0] * len(jobs)  # how often the scheduler gave it up
         self.finished: collections.deque[Outcome] = collections.deque()  # to be yielded
         self.news: queue.SimpleQueue = queue.SimpleQueue()  # from Dask's threads: how far, and what is done
         self.known: set[str] = set()  # workers whose versions were looked at
@@ -95,7 +89,7 @@ class _Session:
         self.client.subscribe_topic(TOPIC, lambda event: self.news.put(event[1]))
         try:
             self._look()  # versions first: nothing is handed out before
-            for number in range(len(self.batches)):
+            for number in range(len(self.jobs)):
                 self._hand_out(number)
             while self.futures:
                 self._wait()
@@ -117,9 +111,15 @@ class _Session:
 
     def _hand_out(self, number: int) -> None:
         key = f"afterfit-{self.name}-{number}-{self.kills[number]}"
-        future = self.client.submit(
-            carry_out_batch, key, number, self.batches[number], self.versions, key=key, pure=False
-        )
+        try:
+            future = self.client.submit(
+                carry_out_job, key, number, self.jobs[number], self.versions, key=key, pure=False
+            )
+        except TypeError as error:
+            raise SpecError(
+                f"an experiment cannot be sent to a worker: {error.__cause__ or error}. Its classes and functions may "
+                "not refer to open files, locks or the like."
+            ) from None
         self.futures[number] = future
         future.add_done_callback(functools.partial(self._done, number))
 
@@ -155,7 +155,7 @@ class _Session:
         self._reached(number, 1.0)
 
     def _note_progress(self, news: dict[str, Any]) -> None:
-        number = news["batch"]
+        number = news["job"]
         future = self.futures.get(number) if news["key"].startswith(f"afterfit-{self.name}-") else None
         if future is None or future.key != news["key"]:
             return  # another client's, or done already
@@ -165,11 +165,10 @@ class _Session:
 
     def _reached(self, number: int, share: float) -> None:
         self.shares[number] = share
-        runs = [len(batch) for batch in self.batches]
-        self.report(sum(share * count for share, count in zip(self.shares, runs, strict=True)) / sum(runs))
+        self.report(sum(share * len(job.wanted) for share, job in zip(self.shares, self.jobs, strict=True)))
 
     def _failed(self, number: int, error: BaseException) -> None:
-        """A batch that came back without its runs: try again, give it up, or stop if no batch can succeed."""
+        """A job that came back without its runs: try again, give it up, or stop if no job can succeed."""
         from distributed import KilledWorker
         from distributed.client import FutureCancelledError
 
@@ -180,18 +179,18 @@ class _Session:
         words = in_words(error)
         if isinstance(error, KilledWorker):
             self.kills[number] += 1
-            # The scheduler also blames batches that only waited on a worker that died.
+            # The scheduler also blames jobs that only waited on a worker that died.
             if self.starts[number] < _LIVES and self.kills[number] < _LIVES:
                 self._hand_out(number)
                 return
             words = (
-                f"given up: {max(self.starts[number], _LIVES)} workers died while they had this batch. The memory or "
-                "the time of a job may be too small for it, or the model ends its process"
+                f"given up: {max(self.starts[number], _LIVES)} workers died while they had this job. The memory or "
+                "the time that it is given may be too little, or the model ends its process."
             )
-        else:  # is it the batch? A lost connection, or another afterfit that cannot even read it, is said as such
+        else:  # is it the job? A lost connection, or another afterfit that cannot even read it, is said as such
             self.known.clear()
             self._look()
-        self._finish(number, [Outcome(id_of(experiment), None, words) for experiment in self.batches[number]])
+        self._finish(number, [Outcome(id, error=words) for id in self.jobs[number].ids])
 
     def _look(self) -> None:
         """See that the scheduler is there, that it has workers, and that new ones have our versions."""
@@ -259,7 +258,7 @@ def _client(scheduler: Any, on: str | Slurm) -> Iterator[Any]:
 
 
 @contextlib.contextmanager
-def _workers(on: str | Slurm, batches: int) -> Iterator[tuple[Any, _Helper]]:
+def _workers(on: str | Slurm, jobs: int) -> Iterator[tuple[Any, _Helper]]:
     """The scheduler (a cluster or an address) of the workers that `on` means, and who knows about them."""
     try:
         import dask
@@ -272,10 +271,10 @@ def _workers(on: str | Slurm, batches: int) -> Iterator[tuple[Any, _Helper]]:
     )
     with dask.config.set({"distributed.scheduler.allowed-failures": _LIVES - 1}):
         if isinstance(on, Slurm):
-            with on.workers() as (cluster, jobs):
-                yield cluster, jobs
+            with on.workers() as (cluster, queue_of_jobs):
+                yield cluster, queue_of_jobs
         elif on == "local":
-            with local(batches) as (cluster, processes):
+            with local(jobs) as (cluster, processes):
                 yield cluster, processes
         else:
             yield on, _Elsewhere()

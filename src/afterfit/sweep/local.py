@@ -14,20 +14,20 @@ from pathlib import Path
 from typing import Any
 
 from afterfit.spec import require
+from afterfit.sweep.threads import cores
 from afterfit.sweep.worker import search_path
 
 __all__ = ["local"]
 
 
 @contextlib.contextmanager
-def local(batches: int) -> Iterator[tuple[Any, _Processes]]:
-    """A scheduler in this process and workers in others, no more than there are batches; they end with it."""
-    from dask.system import CPU_COUNT
+def local(jobs: int) -> Iterator[tuple[Any, _Processes]]:
+    """A scheduler in this process and workers in others, no more than there are jobs; they end with it."""
     from distributed import LocalCluster
 
     cluster: Any = LocalCluster(n_workers=0, dashboard_address=":0", silence_logs=logging.CRITICAL)
     with cluster:
-        processes = _Processes(cluster.scheduler_address, min(CPU_COUNT, batches))
+        processes = _Processes(cluster.scheduler_address, min(cores(), jobs))
         try:
             yield cluster, processes
         finally:

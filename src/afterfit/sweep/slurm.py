@@ -79,7 +79,7 @@ class Slurm:
             "queue": self.partition,
             "account": self.account,
             "cores": self.cores,
-            "processes": self.cores,  # one thread each: a batch holds Python's lock for much of its time
+            "processes": self.cores,  # one thread each, as on this machine
             "memory": self.memory,
             "walltime": self.time,
             "job_extra_directives": [f"--output={_LOGS}/%j.log", *self.extra],
@@ -102,7 +102,7 @@ def slurm(
     """Say that a sweep runs on Slurm: `jobs` jobs at once, each with `cores` workers that share its `memory`.
 
     `time` is how long a job may take (hours:minutes:seconds). A job that ends while there is work is submitted again,
-    and the batch it was at is begun anew: it should be several times what a batch takes. `extra` are further options of
+    and what it was at is begun anew: it should be several times what a few runs take. `extra` are further options of
     sbatch. This Python, its packages and the working directory must be visible from the nodes.
 
     ```python
