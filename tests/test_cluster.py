@@ -11,12 +11,13 @@ import sys
 import threading
 
 import dask_cluster
+import numpy as np
 import pytest
 from dask_cluster import Ill, kill_the_work_of, with_other_version
 
 import afterfit as af
 from afterfit.spec import SpecError
-from afterfit.sweep import cluster
+from afterfit.sweep import cluster, slurm
 from afterfit.sweep.cluster import carry_out
 from afterfit.sweep.plan import Job
 from afterfit.train import run_together
@@ -219,10 +220,10 @@ def test_a_script_runs_on_this_machine_with_its_own_classes(tmp_path):
 
 
 def test_what_cannot_be_sent_is_refused(one_worker):
-    def locked(params, inputs, lock=threading.Lock()):  # noqa: B008
+    def locked(params, inputs, lock=threading.Lock()):
         return inputs @ params
 
-    model = af.models.Function(locked, lambda rng, signature: rng.standard_normal(12))
+    model = af.models.Function(locked, np.zeros(12))
     with pytest.raises(SpecError, match=r"cannot be sent to a worker.*lock"):
         next(carry_out([job(dataclasses.replace(BASE, model=model, init=af.inits.Own()))], one_worker.address, nothing))
 
@@ -233,4 +234,12 @@ def test_what_cannot_be_sent_is_refused(one_worker):
 def test_places_that_are_none_are_refused(on, complaint, monkeypatch):
     monkeypatch.setattr(cluster, "_PATIENCE", 1.0)
     with pytest.raises(SpecError, match=complaint):
+        next(carry_out([job(BASE)], on, nothing))
+
+
+@pytest.mark.parametrize("on", ["local", slurm()], ids=str)
+def test_without_dask_it_says_what_to_install(on, monkeypatch):
+    for name in ("distributed", "dask_jobqueue"):
+        monkeypatch.setitem(sys.modules, name, None)  # as if it were not there
+    with pytest.raises(SpecError, match=r'pip install "afterfit\[dask\]"'):
         next(carry_out([job(BASE)], on, nothing))
