@@ -30,7 +30,7 @@ BASE = af.Experiment(
     dynamics=af.dynamics.GradientDescent(0.1, 1000),
     observations=10,
 )
-LONG = BASE.set({"dynamics.steps": 4_000_000})  # seconds, so that there is time to kill what runs it
+LONG = BASE.set({"dynamics.steps": 10_000_000})  # seconds, so that there is time to kill what runs it
 
 
 def seeds(base, *wanted):

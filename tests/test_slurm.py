@@ -23,7 +23,7 @@ SHORT = af.Experiment(
     dynamics=af.dynamics.GradientDescent(0.1, 1000),
     observations=10,
 )
-LONG = SHORT.set({"dynamics.steps": 4_000_000})
+LONG = SHORT.set({"dynamics.steps": 20_000_000})  # seconds: time to cancel its job
 
 
 def job(experiment):
@@ -70,7 +70,7 @@ def elsewhere(tmp_path, monkeypatch):
     monkeypatch.setattr(sys.modules["afterfit.sweep.slurm"], "_LOOK", 2.0)
 
 
-def test_a_sweep_through_the_queue(slurm_node, elsewhere, caplog):  # noqa: F811
+def test_a_sweep_through_the_queue(slurm_node, elsewhere, tmp_path, caplog):  # noqa: F811
     """A job waits in the queue, which is said; it is let go, is cancelled half-way, and another takes its place."""
     cancelled = []
 
@@ -93,6 +93,7 @@ def test_a_sweep_through_the_queue(slurm_node, elsewhere, caplog):  # noqa: F811
         log.removeHandler(handler)
     assert "1 PENDING (BeginTime)" in caplog.text
     assert len(cancelled) == 1
+    assert len(list((tmp_path / "results" / "slurm").glob("*.log"))) == 2  # that job's, and its successor's
     assert [outcome.id for outcome in outcomes] == [SHORT.id, LONG.id]
     for outcome, experiment in zip(outcomes, (SHORT, LONG), strict=True):
         here = run_experiment(experiment, progress=False).files()
