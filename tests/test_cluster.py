@@ -17,9 +17,9 @@ from dask_cluster import Ill, kill_the_work_of, with_other_version
 
 import afterfit as af
 from afterfit.spec import SpecError
-from afterfit.sweep import cluster, slurm
-from afterfit.sweep.cluster import carry_out
-from afterfit.sweep.plan import Job
+from afterfit.sweeps import cluster, slurm
+from afterfit.sweeps.cluster import carry_out
+from afterfit.sweeps.plan import Job
 from afterfit.train import run_together
 
 BASE = af.Experiment(
@@ -164,7 +164,7 @@ def test_other_versions_are_refused(fresh, tmp_path, caplog, monkeypatch):
         if len(joined) == 1:
             joined.append(fresh.worker("late", other))
 
-    log, handler = logging.getLogger("afterfit.sweep"), Start()
+    log, handler = logging.getLogger("afterfit.sweeps"), Start()
     log.addHandler(handler)
     try:
         endless = LONG.set({"dynamics.steps": 10**10})
@@ -179,8 +179,8 @@ def test_other_versions_are_refused(fresh, tmp_path, caplog, monkeypatch):
 
 SCRIPT = """
 import afterfit as af
-from afterfit.sweep.cluster import carry_out
-from afterfit.sweep.plan import Job
+from afterfit.sweeps.cluster import carry_out
+from afterfit.sweeps.plan import Job
 from beside import Spread
 
 class Mine(af.models.Linear):

@@ -305,12 +305,15 @@ def shown_commands() -> list[tuple[str, list[str]]]:
 
 
 def help_of(*command: str) -> str:
+    """What `--help` says of a command; of a group of commands, of each of them too."""
     result = CliRunner().invoke(app, [*command, "--help"])
     assert result.exit_code == 0, result.output
-    return result.output
+    inner = getattr(TREE[command[0]], "commands", ()) if len(command) == 1 else ()
+    return "\n".join([result.output, *(help_of(*command, name) for name in inner)])
 
 
-COMMANDS = sorted(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+TREE = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+COMMANDS = sorted(TREE)
 
 
 def test_every_command_that_is_shown_exists():

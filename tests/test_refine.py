@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import ndimage
 
 from afterfit.spec import SpecError
-from afterfit.sweep.refine import Refine, refine
+from afterfit.sweeps.refine import Refine, refine
 
 PLENTY = 10**6
 

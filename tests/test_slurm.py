@@ -11,9 +11,9 @@ from slurm_node import say, slurm_node  # noqa: F401  (a fixture)
 
 import afterfit as af
 from afterfit.spec import SpecError
-from afterfit.sweep import cluster, slurm
-from afterfit.sweep.cluster import carry_out
-from afterfit.sweep.plan import Job
+from afterfit.sweeps import cluster, slurm
+from afterfit.sweeps.cluster import carry_out
+from afterfit.sweeps.plan import Job
 from afterfit.train import run_experiment
 
 SHORT = af.Experiment(
@@ -67,7 +67,7 @@ def test_what_cannot_be_asked_of_slurm_is_refused(wrong):
 def elsewhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # the jobs' logs go there
     monkeypatch.setattr(cluster, "_LONELY", 2.0)
-    monkeypatch.setattr(sys.modules["afterfit.sweep.slurm"], "_LOOK", 2.0)
+    monkeypatch.setattr(sys.modules["afterfit.sweeps.slurm"], "_LOOK", 2.0)
 
 
 def test_a_sweep_through_the_queue(slurm_node, elsewhere, tmp_path, caplog):  # noqa: F811
@@ -84,7 +84,7 @@ def test_a_sweep_through_the_queue(slurm_node, elsewhere, tmp_path, caplog):  # 
             cancelled.extend(say("squeue", "--noheader", "--states=RUNNING", "--format=%i").split())
             say("scancel", *cancelled)
 
-    log, handler = logging.getLogger("afterfit.sweep"), LetGo()
+    log, handler = logging.getLogger("afterfit.sweeps"), LetGo()
     log.addHandler(handler)
     try:
         place = slurm(partition="short", memory="2GB", extra=["--begin=now+1hour"])

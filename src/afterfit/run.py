@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
     from afterfit.experiment import Experiment
 
-__all__ = ["Run", "load"]
+__all__ = ["FILES", "FORMAT", "Run", "load"]
 
 FORMAT = 2  # of the files of a run
 _FILES_1 = ("spec.json", "run.json", "curves.parquet", "params.npz")  # of format 1, which is read as well
-_FILES = (*_FILES_1, "log.txt")
+FILES = (*_FILES_1, "log.txt", SUMS)
 _VERSIONED = ("afterfit", "jax", "jaxlib", "equinox", "diffrax", "optax", "numpy", "scipy", "pyarrow")
 
 
@@ -156,9 +156,9 @@ class Run:
     @classmethod
     def from_files(cls, files: Mapping[str, bytes], where: str = "this run") -> Run:
         """The run that `files()` wrote; `where` names its place in error messages. `Damaged` if they are not whole."""
-        known = {name: files[name] for name in _FILES if name in files}
+        known = {name: files[name] for name in FILES if name in files and name != SUMS}
         old = SUMS not in files and "log.txt" not in files  # without checksums, which format 1 did not have
-        for name in _FILES_1 if old else (*_FILES, SUMS):
+        for name in _FILES_1 if old else FILES:
             if name not in files:
                 raise Damaged(f"{where} is not a run: it has no {name}.")
         if not old:
@@ -243,13 +243,13 @@ class Run:
 def load(directory: str | Path) -> Run:
     """Read a run that was saved. Nothing is executed: the files are JSON, Parquet and plain arrays."""
     directory = Path(directory)
-    files = {name: path.read_bytes() for name in (*_FILES, SUMS) if (path := directory / name).is_file()}
+    files = {name: path.read_bytes() for name in FILES if (path := directory / name).is_file()}
     return Run.from_files(files, str(directory))
 
 
 def _is_run(directory: Path) -> bool:
     """Whether a directory holds a run and nothing else, so that replacing it loses nothing of anyone's."""
-    return directory.is_dir() and {path.name for path in directory.iterdir()} in ({*_FILES, SUMS}, set(_FILES_1))
+    return directory.is_dir() and {path.name for path in directory.iterdir()} in (set(FILES), set(_FILES_1))
 
 
 def _number(value: float) -> float | str:

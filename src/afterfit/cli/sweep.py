@@ -16,7 +16,7 @@ from afterfit.spec import SpecError, nearest, require
 
 if TYPE_CHECKING:
     from afterfit.experiment import Experiment
-    from afterfit.sweep import Sweep
+    from afterfit.sweeps import Sweep
 
 __all__ = ["report", "sweep"]
 
@@ -77,7 +77,7 @@ def sweep(
     `"penalty.strength" = "log:1e-6:1e-2:17"`; or [sweep.refine] with `names`, `budget` and `ranges`, to look for the
     boundary between verdicts. Options come before what the file says. `afterfit report SWEEP` makes a page of it.
     """
-    from afterfit.sweep import SweepFailed
+    from afterfit.sweeps import SweepFailed
 
     asked = _ask(job, scale, over or [], seeds, changes or [], store)
     missing = len(asked.missing)
@@ -112,7 +112,7 @@ def report(
     """
     from afterfit.report import write_sweep_report
     from afterfit.store import Store
-    from afterfit.sweep import Sweep
+    from afterfit.sweeps import Sweep
 
     place = Store(store)
     asked = Sweep.from_dict(place.sweep(id), place)
@@ -124,9 +124,9 @@ def report(
 
 def _ask(job: str, scale: str | None, over: list[str], seeds: int | None, changes: list[str], store: str) -> Sweep:
     """The sweep that the command line and the file together ask for."""
-    from afterfit.sweep import sweep as make
-    from afterfit.sweep.knobs import parse_knob, parse_values
-    from afterfit.sweep.refine import refine
+    from afterfit.sweeps import sweep as make
+    from afterfit.sweeps.knobs import parse_knob, parse_values
+    from afterfit.sweeps.refine import refine
 
     experiment, table = _read(job, scale)
     for key in table:

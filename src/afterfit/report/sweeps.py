@@ -22,12 +22,12 @@ from afterfit.report.page import (
     write_page,
 )
 from afterfit.spec import SpecError
-from afterfit.sweep.pictures import curves_by_knob
+from afterfit.sweeps.pictures import curves_by_knob
 
 if TYPE_CHECKING:
     import xarray as xr
 
-    from afterfit.sweep import ScalingLaw, Sweep
+    from afterfit.sweeps import ScalingLaw, Sweep
 
 __all__ = ["write_sweep_report"]
 

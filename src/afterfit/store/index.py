@@ -37,25 +37,24 @@ _ALWAYS = {"id": "string", "status": "string", "verdict": "string"} | dict.fromk
 class Index:
     """The table of a store, kept up to date with what lies in it."""
 
-    def __init__(self, place: Place, set_aside: Callable[[str, Damaged], None]):
-        self._place, self._set_aside = place, set_aside
+    def __init__(self, place: Place, doubt: Callable[[str], Damaged | None]):
+        self._place, self._doubt = place, doubt
         self._table: pa.Table | None = None  # with two columns more: each run's stamp, and its row as JSON
 
     def table(self) -> pa.Table:
         """One row a run, the latest first."""
         stamps = self._place.stamps()
-        if self._table is None:
-            self._table = self._read_cache()
-        ids, seen = (self._table[name].to_pylist() for name in ("id", _STAMP))
+        table = self._read_cache() if self._table is None else self._table
+        ids, seen = (table[name].to_pylist() for name in ("id", _STAMP))
         current = [stamps.get(id) == stamp for id, stamp in zip(ids, seen, strict=True)]
         known = set(itertools.compress(ids, current))
         new = self._read(id for id in stamps if id not in known)
         if new or not all(current):
-            kept = dict(zip(ids, self._table[_ROW].to_pylist(), strict=True))
-            rows = {id: kept[id] for id in known} | new
-            self._table = _tabulate(rows, stamps)
-            self._write_cache(self._table)
-        return self._table.drop_columns([_STAMP, _ROW])
+            kept = dict(zip(ids, table[_ROW].to_pylist(), strict=True))
+            table = _tabulate({id: kept[id] for id in known} | new, stamps)
+            self._write_cache(table)
+        self._table = table
+        return table.drop_columns([_STAMP, _ROW])
 
     def _read(self, ids: Iterable[str]) -> dict[str, str]:
         """The rows of runs, as JSON. Damaged ones have none, and are set aside."""
@@ -69,9 +68,9 @@ class Index:
                     continue
                 try:
                     rows[id] = json.dumps(_row(id, files), ensure_ascii=False)
-                except Damaged as error:
-                    self._set_aside(id, error)
-                    warnings.warn(str(error), stacklevel=4)
+                except Damaged:
+                    if error := self._doubt(id):
+                        warnings.warn(str(error), stacklevel=4)
         return rows
 
     def _read_cache(self) -> pa.Table:

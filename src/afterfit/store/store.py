@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from afterfit.experiment import is_id
 from afterfit.files import SUMS, Damaged, check_sums, sums_of, to_json
-from afterfit.run import Run
+from afterfit.run import FILES, Run
 from afterfit.spec import SpecError, require
 from afterfit.store.claims import Claims
 from afterfit.store.index import Index
@@ -43,7 +43,7 @@ class Store:
         self._place: Place = find_place(os.fspath(url))
         self._there = self._check_format()
         self._claims = Claims(self._place)
-        self._index = Index(self._place, self._set_aside)
+        self._index = Index(self._place, self._doubt)
 
     @property
     def url(self) -> str:
@@ -63,6 +63,8 @@ class Store:
         """Put a run into the store, given as `run.files()`. False if it is there already; that one is kept."""
         require(is_id(id), f"a run without a name cannot be stored, got {id!r}: see Experiment.id.")
         files = {SUMS: sums_of(files), **files}
+        missing = sorted(set(FILES) - set(files))
+        require(not missing, f"run {id} is not whole: it has no {', '.join(missing)}.")
         check_sums(files[SUMS], {name: content for name, content in files.items() if name != SUMS}, f"run {id}")
         said = json.loads(files["run.json"])["id"]
         require(said == id, f"these files are of the run {said!r}, not of {id}.")
@@ -80,8 +82,7 @@ class Store:
         try:
             return self._read(id)
         except Damaged as error:
-            self._set_aside(id, error)
-            raise
+            raise self._set_aside(id, error) from error.__cause__
 
     def find(self, beginning: str) -> str:
         """The full name of the one run whose name begins so."""
@@ -107,10 +108,7 @@ class Store:
         self._place.sweep_up(_LEFT_BEHIND)
         wrong = {}
         for id in self.ids():
-            try:
-                self._read(id)
-            except Damaged as error:
-                self._set_aside(id, error)
+            if error := self._doubt(id):
                 wrong[id] = str(error)
         return wrong
 
@@ -158,9 +156,8 @@ class Store:
                 if len(files) < 2:
                     raise Damaged(f"run {id} is damaged: it has no curves.")
                 check_sums(files[f"{id}/{SUMS}"], {"curves.parquet": files[f"{id}/curves.parquet"]}, f"run {id}")
-            except Damaged as error:
-                self._set_aside(id, error)
-                raise
+            except Damaged:
+                raise self._doubt(id) or SpecError(f"run {id} was changed while it was read: ask again.") from None
             whole.append(f"{self.url}/{id}/curves.parquet")
         if not whole:
             database.sql("CREATE TABLE curves (id VARCHAR, time DOUBLE, log10_time DOUBLE, step BIGINT)")
@@ -249,12 +246,23 @@ class Store:
                     raise
         raise AssertionError
 
-    def _set_aside(self, id: str, error: Damaged) -> None:
-        """Move a damaged run away, and say so in the error."""
+    def _doubt(self, id: str) -> Damaged | None:
+        """Look at a run, and set it aside if it is damaged: what is wrong, or None if it is well or gone."""
+        try:
+            self._read(id)
+        except Damaged as error:
+            return self._set_aside(id, error)
+        except SpecError:
+            if id in self:  # of a newer format
+                raise
+        return None
+
+    def _set_aside(self, id: str, error: Damaged) -> Damaged:
+        """Move a damaged run away; the error that says where."""
         try:
             said = f"It is now in {self._place.set_aside(id)}; run the experiment again."
         except FileNotFoundError:
             said = "Somebody else has set it aside."
         except OSError as trouble:
             said = f"It could not be set aside ({trouble.strerror or trouble}): remove it."
-        error.args = (f"{error.args[0]} {said}",)
+        return Damaged(f"{error} {said}")

@@ -15,7 +15,7 @@ import threadpoolctl
 from afterfit.experiment import Experiment
 from afterfit.run import Run
 from afterfit.spec import SpecError, require
-from afterfit.sweep.plan import Job, plan
+from afterfit.sweeps.plan import Job, plan
 from afterfit.train import run_together
 
 __all__ = ["carry_out", "cores", "do_job", "run_many"]

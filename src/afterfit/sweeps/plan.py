@@ -18,11 +18,14 @@ from afterfit.experiment import Experiment
 from afterfit.lanes import Lane
 from afterfit.problem import Problem
 from afterfit.run import Run
+from afterfit.spec import SpecError
 from afterfit.train import prepare
 
 __all__ = ["Job", "Outcome", "footprint", "plan"]
 
 _WIDEST = 32  # lanes of a batch: more are no quicker on a CPU
+_LARGE = 32e6  # bytes of a run whose steps take so long by themselves that nothing is gained by going together
+_MANY_FLOWS = 16  # flows whose going together is worth compiling it, which takes several times as long
 _ENOUGH = 4  # lanes with the same data, from which one product with a matrix is quicker than many with vectors
 _APART = 2.0  # lanes of a batch wait for the longest of them, which makes at most so many times their steps
 
@@ -68,9 +71,8 @@ class Outcome:
 def plan(experiments: Sequence[Experiment], *, memory: float, workers: int) -> list[Job]:
     """Put experiments together into jobs, the longest first.
 
-    Discrete dynamics go together where they differ in numbers only, those on the same data best of all. A flow chooses
-    its own steps, and would wait for the slowest at every one: flows go one by one (through the same compiled program).
-    All `workers` together keep within `memory` bytes.
+    Runs that differ in numbers only go together, those on the same data best of all. Large ones gain nothing by it, and
+    a few flows less than their longer compilation costs: these go one by one. All `workers` keep within `memory` bytes.
     """
     jobs = []
     for group in _grouped(experiments, _structure).values():
@@ -93,9 +95,15 @@ def _job(experiments: Sequence[Experiment], shared: bool) -> Job:
 
 def _widest(group: Sequence[Experiment], memory: float, fair: int) -> int:
     """How many runs of a group may go together; `fair` leaves none of the workers idle."""
-    if len(group) == 1 or not isinstance(group[0].dynamics, Discrete):
+    if len(group) < (2 if isinstance(group[0].dynamics, Discrete) else _MANY_FLOWS):
         return 1
-    return max(1, min(_WIDEST, fair, int(memory // footprint(group[0]))))
+    try:
+        size = footprint(group[0])
+    except SpecError:  # it cannot be: refused before any work
+        raise
+    except Exception:  # a fault of a user's own noun, which only its own runs are to fail by
+        return 1
+    return max(1, min(_WIDEST, fair, int(memory // size))) if size < _LARGE else 1
 
 
 def _parts(experiments: Sequence[Experiment], widest: int) -> list[list[Experiment]]:

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 from afterfit.experiment import Experiment
 from afterfit.store import Store
-from afterfit.sweep import threads
-from afterfit.sweep.plan import Job, Outcome, plan
-from afterfit.sweep.slurm import Slurm
+from afterfit.sweeps import threads
+from afterfit.sweeps.plan import Job, Outcome, plan
+from afterfit.sweeps.slurm import Slurm
 
 __all__ = ["complete"]
 
@@ -33,6 +33,8 @@ def complete(
     lacking = sum(experiment.id not in there for experiment in experiments)
     if not lacking:
         return {}
+    for experiment in experiments:  # all of them now, not when their turn comes
+        experiment.model.parameters(experiment.task.signature)
     workers = threads.cores() if on in (None, "local") else on.jobs if isinstance(on, Slurm) else _SOMEWHERE
     # A worker of a cluster has its memory to itself; threads share that of their process.
     jobs = plan(experiments, memory=memory if on is None else memory * workers, workers=workers)
@@ -48,7 +50,7 @@ def complete(
             ended = threads.carry_out(turn.next_job, report)
             outcomes = (Outcome.of(experiment, what) for experiment, what in ended)
         else:
-            from afterfit.sweep import cluster  # Dask is optional
+            from afterfit.sweeps import cluster  # Dask is optional
 
             claimed = list(iter(turn.next_job, None))
             outcomes = cluster.carry_out(claimed, on, report)

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from afterfit.spec import require
-from afterfit.sweep.threads import cores
-from afterfit.sweep.worker import search_path
+from afterfit.sweeps.threads import cores
+from afterfit.sweeps.worker import search_path
 
 __all__ = ["local"]
 

@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from afterfit.spec import SpecError
-from afterfit.sweep.plan import Job, Outcome
-from afterfit.sweep.threads import do_job
+from afterfit.sweeps.plan import Job, Outcome
+from afterfit.sweeps.threads import do_job
 
 __all__ = [
     "PACKAGES",

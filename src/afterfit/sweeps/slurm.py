@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from afterfit.spec import SpecError, require
-from afterfit.sweep.worker import search_path
+from afterfit.sweeps.worker import search_path
 
 __all__ = ["Slurm", "slurm"]
 
@@ -23,7 +23,7 @@ _LOGS = "results/slurm"  # what the jobs print, one file a job
 _LOOK = 10.0  # seconds between two questions to Slurm
 _TIME = r"(\d+-)?\d+(:\d+){0,2}"  # minutes, h:mm:ss, days-h:mm, as sbatch reads them
 
-_log = logging.getLogger("afterfit.sweep")
+_log = logging.getLogger("afterfit.sweeps")
 
 
 @dataclasses.dataclass(frozen=True)

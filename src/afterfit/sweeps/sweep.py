@@ -15,11 +15,11 @@ from afterfit.experiment import Experiment, flatten
 from afterfit.progress import progress_bar
 from afterfit.spec import nearest, require
 from afterfit.store import Store
-from afterfit.sweep.complete import complete
-from afterfit.sweep.knobs import check_knobs
-from afterfit.sweep.refine import Refine
-from afterfit.sweep.results import ScalingLaw, Summary, collect, phase_diagram, scaling_law, summarise
-from afterfit.sweep.slurm import Slurm
+from afterfit.sweeps.complete import complete
+from afterfit.sweeps.knobs import check_knobs
+from afterfit.sweeps.refine import Refine
+from afterfit.sweeps.results import ScalingLaw, Summary, collect, phase_diagram, scaling_law, summarise
+from afterfit.sweeps.slurm import Slurm
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -11,13 +11,13 @@ import numpy as np
 
 from afterfit.run import Run
 from afterfit.spec import SpecError, nearest, require
-from afterfit.sweep.laws import PowerLaw, fit_power_law
+from afterfit.sweeps.laws import PowerLaw, fit_power_law
 
 if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.figure import Figure
 
-    from afterfit.sweep.sweep import Sweep
+    from afterfit.sweeps.sweep import Sweep
 
 __all__ = ["ScalingLaw", "Summary", "collect", "phase_diagram", "scaling_law", "summarise"]
 
@@ -134,18 +134,18 @@ def phase_diagram(sweep: Sweep, quantity: str, x: str | None, y: str | None, at:
     """A map of a quantity over one or two knobs."""
     import xarray as xr
 
-    from afterfit.sweep import pictures
+    from afterfit.sweeps import phases
 
     data = _fixed(sweep, at)
     require(quantity in data, f"there is no quantity {quantity!r}: {nearest(quantity, map(str, data.data_vars))}")
     values = data[quantity]
     require("time" not in values.dims, f"{quantity} is a curve: choose final_{quantity}, its last value.")
     if sweep.refine is None or quantity != sweep.refine.on:
-        return pictures.phase_diagram(values, x, y)
+        return phases.phase_diagram(values.where(values != "") if values.dtype.kind == "U" else values, x, y)
     filled, run = sweep.refine.fill(sweep.labels)
     coordinates = {name: data[name] for name in sweep.knobs}
     labels, ran = (xr.DataArray(table, coordinates, list(sweep.knobs), name=quantity) for table in (filled, run))
-    return pictures.phase_diagram(labels, x, y, run=ran)
+    return phases.phase_diagram(labels, x, y, run=ran)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -178,7 +178,7 @@ class ScalingLaw:
 
     def plot(self) -> Figure:
         """The runs, the law and its band."""
-        from afterfit.sweep.pictures import scaling_law_figure
+        from afterfit.sweeps.pictures import scaling_law_figure
 
         return scaling_law_figure(self.at_x, self.values, self.censored, self.law, x_name=self.x, t_name=self.quantity)
 

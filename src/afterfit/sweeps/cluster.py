@@ -15,14 +15,14 @@ import platform
 import queue
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from afterfit.spec import SpecError, require
-from afterfit.sweep.local import local
-from afterfit.sweep.plan import Job, Outcome
-from afterfit.sweep.slurm import Slurm
-from afterfit.sweep.worker import (
+from afterfit.sweeps.local import local
+from afterfit.sweeps.plan import Job, Outcome
+from afterfit.sweeps.slurm import Slurm
+from afterfit.sweeps.worker import (
     PACKAGES,
     TOPIC,
     VersionMismatch,
@@ -39,10 +39,10 @@ _PATIENCE = 10.0  # seconds before a scheduler that does not answer counts as lo
 _LOOK = 2.0  # seconds between two looks at the workers
 _LONELY = 30.0  # seconds without any worker before it is said, and said again
 
-_log = logging.getLogger("afterfit.sweep")
+_log = logging.getLogger("afterfit.sweeps")
 
 
-def carry_out(jobs: Sequence[Job], on: str | Slurm, report: Callable[[float], None]) -> Iterator[Outcome]:
+def carry_out(jobs: Sequence[Job], on: str | Slurm, report: Callable[[float], None]) -> Generator[Outcome, None, None]:
     """Do jobs and yield what came of each of their wanted runs, as soon as its job is done.
 
     `on` is `"local"` (one process a core), the address of a Dask scheduler (`"tcp://host:8786"`), or `af.slurm(…)`.
