@@ -1,18 +1,14 @@
-"""Batches on other processes: the same bits, every run once, whatever is killed on the way."""
+"""Jobs on other processes: the same bits, every run once, whatever is killed on the way."""
 
 from __future__ import annotations
 
-import io
-import json
+import dataclasses
+import importlib.metadata
 import logging
-import os
-import pickle
 import signal
 import subprocess
 import sys
-import textwrap
 import threading
-import time
 
 import dask_cluster
 import numpy as np
@@ -21,10 +17,10 @@ from dask_cluster import Ill, kill_the_work_of, with_other_version
 
 import afterfit as af
 from afterfit.spec import SpecError
-from afterfit.sweeps import cluster
+from afterfit.sweeps import cluster, slurm
 from afterfit.sweeps.cluster import carry_out
-from afterfit.sweeps.worker import files_of, id_of
-from afterfit.train import run_experiment
+from afterfit.sweeps.plan import Job
+from afterfit.train import run_together
 
 BASE = af.Experiment(
     task=Ill(n=12, sparsity=2, N=6),
@@ -34,25 +30,30 @@ BASE = af.Experiment(
     dynamics=af.dynamics.GradientDescent(0.1, 1000),
     observations=10,
 )
-LONG = BASE.set({"dynamics.steps": 4_000_000})  # seconds, so that there is time to kill what runs it
+LONG = BASE.set({"dynamics.steps": 10_000_000})  # seconds, so that there is time to kill what runs it
 
 
 def seeds(base, *wanted):
     return [base.set({"seed": seed}) for seed in wanted]
 
 
+def job(*experiments):
+    return Job(experiments, shared=False, wanted=tuple(range(len(experiments))))
+
+
 def ill(how):
     return BASE.set({"task.how": how})
 
 
-def nothing(share):
+def nothing(runs):
     pass
 
 
 @pytest.fixture(scope="module")
-def two_workers(tmp_path_factory):
+def one_worker(tmp_path_factory):
+    """One, so that all tests share what it has compiled, and every job waits beside any that goes wrong."""
     found = dask_cluster.Cluster(tmp_path_factory.mktemp("dask"))
-    found.nannies = [found.worker("one"), found.worker("two")]
+    found.nanny = found.worker("one")
     yield found
     found.end()
 
@@ -64,143 +65,167 @@ def fresh(tmp_path):
     found.end()
 
 
-def assert_same_bits(outcomes, experiments):
-    """Every experiment came back once, with the curves and parameters that it has when carried out here."""
-    assert sorted(o.id for o in outcomes) == sorted(id_of(e) for e in experiments)
+def assert_same_bits(outcomes, *jobs):
+    """Every run of the jobs came back once, with the curves and parameters that it has when computed here."""
+    assert sorted(outcome.id for outcome in outcomes) == sorted(id for job in jobs for id in job.ids)
     by_id = {outcome.id: outcome for outcome in outcomes}
-    for experiment in experiments:
-        outcome, here = by_id[id_of(experiment)], files_of(run_experiment(experiment, progress=False))
-        assert outcome.error == ""
-        assert outcome.files is not None
-        for name in ("spec.json", "curves.parquet", "params.npz"):
-            assert outcome.files[name] == here[name], name
+    for each in jobs:
+        for run in run_together(each.experiments):
+            outcome, here = by_id[run.experiment.id], run.files()
+            assert outcome.error == ""
+            assert outcome.files.keys() == here.keys()
+            for name in ("spec.json", "curves.parquet", "params.npz"):
+                assert outcome.files[name] == here[name], name
 
 
-def test_results_are_those_of_this_process_and_come_as_they_are_done(two_workers):
-    experiments = seeds(BASE, 0, 1, 2) + [LONG]
+def test_results_are_those_of_this_process_and_come_as_they_are_done(one_worker):
+    jobs = [job(*seeds(BASE, 0, 1, 2)), job(LONG)]
     heard, outcomes = [], []
-    for outcome in carry_out([experiments[:3], experiments[3:]], two_workers.address, heard.append):
+    for outcome in carry_out(jobs, one_worker.address, heard.append):
         outcomes.append((outcome, len(heard)))
-    assert_same_bits([outcome for outcome, _ in outcomes], experiments)
-    assert [outcome.id for outcome, _ in outcomes][-1] == id_of(LONG)  # the short batch was not kept waiting
+    assert_same_bits([outcome for outcome, _ in outcomes], *jobs)
+    assert [outcome.id for outcome, _ in outcomes][-1] == LONG.id  # the short job was not kept waiting
     assert heard == sorted(heard)
-    assert heard[-1] == 1.0
-    live = [share for share in heard[outcomes[0][1] :] if 0.75 < share < 1]
-    assert len(set(live)) >= 2, heard  # three of four runs done, the fourth under way
+    assert heard[-1] == 4.0
+    live = [runs for runs in heard[outcomes[0][1] :] if 3 < runs < 4]
+    assert len(set(live)) >= 2, heard  # three runs done, the fourth under way
 
 
-def test_a_killed_worker_costs_no_run_and_no_bit(two_workers):
-    experiments = seeds(BASE, 0, 1) + [LONG, LONG.set({"seed": 1})]
+def test_a_killed_worker_costs_no_run_and_no_bit(one_worker):
+    jobs = [job(*seeds(BASE, 0, 1)), job(LONG), job(LONG.set({"seed": 1}))]
     killed = threading.Event()
 
-    def kill_once(share):
-        if share > 0.6 and not killed.is_set():  # both long runs are under way
+    def kill_once(runs):
+        if runs > 2.5 and not killed.is_set():  # a long run is half done
             killed.set()
-            kill_the_work_of(two_workers.nannies[0])
+            kill_the_work_of(one_worker.nanny)
 
-    outcomes = list(carry_out([experiments[:2], experiments[2:3], experiments[3:]], two_workers.address, kill_once))
+    outcomes = list(carry_out(jobs, one_worker.address, kill_once))
     assert killed.is_set()
-    assert_same_bits(outcomes, experiments)
+    assert_same_bits(outcomes, *jobs)
 
 
-def test_what_fails_is_said_in_words_and_stops_nothing_else(two_workers):
-    """An error in a user's code, and a batch that kills every worker it is given to."""
-    good, killer = seeds(BASE, 0, 1, 2), ill("kills")
-    batches = [[good[0], ill("raises"), good[1]], [killer], [good[2]]]
-    outcomes = list(carry_out(batches, two_workers.address, nothing))
+def test_what_fails_is_said_in_words_and_stops_nothing_else(one_worker):
+    """An error in a user's code, and a job that kills every worker it is given to."""
+    good, raises, kills = job(*seeds(BASE, 0, 1, 2)), ill("raises"), ill("kills")
+    outcomes = list(carry_out([job(raises), job(kills), good], one_worker.address, nothing))
     failed = {outcome.id: outcome.error for outcome in outcomes if outcome.files is None}
-    assert failed.keys() == {id_of(ill("raises")), id_of(killer)}
-    assert failed[id_of(ill("raises"))] == "RuntimeError: no such moon"
-    assert "3 workers died" in failed[id_of(killer)]
+    assert failed.keys() == {raises.id, kills.id}
+    assert failed[raises.id] == "RuntimeError: no such moon"
+    assert "3 workers died" in failed[kills.id]
     assert_same_bits([outcome for outcome in outcomes if outcome.files is not None], good)
 
 
-def test_ctrl_c_keeps_what_is_done_and_takes_back_the_rest(two_workers):
-    experiments = seeds(BASE, 0, 1) + seeds(LONG.set({"dynamics.steps": 10**10}), 0, 1, 2)
+def test_ctrl_c_keeps_what_is_done_and_takes_back_the_rest(one_worker):
+    done = job(*seeds(BASE, 0, 1))
+    endless = [job(each) for each in seeds(LONG.set({"dynamics.steps": 10**10}), 0, 1, 2)]
     outcomes = []
 
-    def stop(share):
-        if share >= 0.4:
+    def stop(runs):
+        if runs >= 2:
             signal.raise_signal(signal.SIGINT)
 
-    running = carry_out([experiments[:2], *([e] for e in experiments[2:])], two_workers.address, stop)
     with pytest.raises(KeyboardInterrupt):
-        for outcome in running:
-            outcomes.append(outcome)
-    assert_same_bits(outcomes, experiments[:2])
-    # The workers are free again: what was asked of them would have taken hours.
-    assert_same_bits(list(carry_out([[BASE]], two_workers.address, nothing)), [BASE])
+        outcomes.extend(carry_out([done, *endless], one_worker.address, stop))
+    assert_same_bits(outcomes, done)
+    # The worker is free again: what was asked of it would have taken hours.
+    assert_same_bits(list(carry_out([job(BASE)], one_worker.address, nothing)), job(BASE))
 
 
-def test_a_lost_scheduler_is_said_soon_and_a_new_one_can_go_on(fresh, tmp_path):
+def test_a_lost_scheduler_is_said_and_loses_nothing(fresh):
     fresh.worker("one")
     endless = LONG.set({"dynamics.steps": 10**10})
-    outcomes, killed_at = [], []
+    outcomes = []
 
-    def kill_scheduler(share):
-        if share > 0.5 and not killed_at:
-            killed_at.append(time.monotonic())
+    def kill_scheduler(runs):
+        if runs > 1:
             fresh.scheduler.kill()
 
     with pytest.raises(ConnectionError, match=r"gone, or does not answer.*start the scheduler"):
-        for outcome in carry_out([[BASE], [endless]], fresh.address, kill_scheduler):
-            outcomes.append(outcome)
-    assert_same_bits(outcomes, [BASE])
-    assert time.monotonic() - killed_at[0] < 30  # not a matter of speed: without the check it waits for ever
+        outcomes.extend(carry_out([job(BASE), job(endless)], fresh.address, kill_scheduler))
+    assert_same_bits(outcomes, job(BASE))
 
 
 def test_other_versions_are_refused(fresh, tmp_path, caplog, monkeypatch):
-    """A worker with another optax is refused, whether it was there first or joins later."""
+    """A worker with another optax is refused, whether it joins later or was there first."""
     monkeypatch.setattr(cluster, "_LONELY", 0.5)
     other = with_other_version(tmp_path / "other", "optax", "0.0.7")
-    optax = af.run.importlib.metadata.version("optax")
-    late = []
+    complaint = (
+        rf"worker late \(tcp://.*\) has optax 0\.0\.7, this client optax {importlib.metadata.version('optax')}\."
+    )
+    joined = []
 
-    def join(share):
-        if not late:
-            late.append(fresh.worker("late", other))
+    class Start(logging.Handler):
+        def emit(self, record):  # that there is no worker
+            if not joined:
+                joined.append(fresh.worker("good"))
 
-    threading.Timer(2, lambda: fresh.worker("good")).start()
-    endless = LONG.set({"dynamics.steps": 10**10})
-    with caplog.at_level(logging.WARNING), pytest.raises(SpecError, match=f"optax 0.0.7.*this client has {optax}"):
-        list(carry_out([[endless]], fresh.address, join))
-    assert "no worker yet" in caplog.text
-    with pytest.raises(SpecError, match=r"worker tcp://.* has optax 0\.0\.7"):
-        next(carry_out([[BASE]], fresh.address, nothing))
+    def join_later(runs):
+        if len(joined) == 1:
+            joined.append(fresh.worker("late", other))
+
+    log, handler = logging.getLogger("afterfit.sweeps"), Start()
+    log.addHandler(handler)
+    try:
+        endless = LONG.set({"dynamics.steps": 10**10})
+        with pytest.raises(SpecError, match=complaint):
+            list(carry_out([job(endless)], fresh.address, join_later))
+    finally:
+        log.removeHandler(handler)
+    assert "start some with `dask worker`" in caplog.text
+    with pytest.raises(SpecError, match=complaint):
+        next(carry_out([job(BASE)], fresh.address, nothing))
 
 
 SCRIPT = """
-import pickle, sys
 import afterfit as af
-from afterfit.models import Linear
 from afterfit.sweeps.cluster import carry_out
+from afterfit.sweeps.plan import Job
+from beside import Spread
 
-class Mine(Linear):
+class Mine(af.models.Linear):
     "A model of the user's own, in a script that does not ask whether it is the main one."
 
     def __call__(self, params, inputs):
         return super().__call__(params, inputs) / 2
 
 BASE = af.Experiment(
-    task=af.tasks.SparseRecovery(n=12, sparsity=2, N=6), model=Mine(), init=af.inits.Gaussian(),
+    task=af.tasks.SparseRecovery(n=12, sparsity=2, N=6), model=Mine(), init=Spread(),
     dynamics=af.dynamics.GradientDescent(0.1, 1000), observations=10,
 )
-outcomes = list(carry_out([[BASE], [BASE.set({"seed": 1})]], "local", lambda share: None))
-from afterfit.sweeps.worker import files_of, id_of
-for outcome, seed in zip(sorted(outcomes, key=lambda o: o.id != id_of(BASE)), (0, 1), strict=True):
-    here = files_of(af.run_experiment(BASE.set({"seed": seed}), progress=False))
+experiments = {e.id: e for e in (BASE, BASE.set({"seed": 1}))}
+outcomes = list(carry_out([Job((e,), False, (0,)) for e in experiments.values()], "local", lambda runs: None))
+assert {outcome.id for outcome in outcomes} == set(experiments)
+for outcome in outcomes:
+    here = af.run_experiment(experiments[outcome.id], progress=False).files()
     assert not outcome.error, outcome.error
     assert all(outcome.files[name] == here[name] for name in ("spec.json", "curves.parquet", "params.npz"))
 print("same bits")
+"""
+BESIDE = """
+from afterfit.inits import Gaussian
+
+class Spread(Gaussian):
+    pass
 """
 
 
 def test_a_script_runs_on_this_machine_with_its_own_classes(tmp_path):
     script = tmp_path / "mine.py"
     script.write_text(SCRIPT)
+    (tmp_path / "beside.py").write_text(BESIDE)
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "same bits\n"
+
+
+def test_what_cannot_be_sent_is_refused(one_worker):
+    def locked(params, inputs, lock=threading.Lock()):
+        return inputs @ params
+
+    model = af.models.Function(locked, np.zeros(12))
+    with pytest.raises(SpecError, match=r"cannot be sent to a worker.*lock"):
+        next(carry_out([job(dataclasses.replace(BASE, model=model, init=af.inits.Own()))], one_worker.address, nothing))
 
 
 @pytest.mark.parametrize(
@@ -209,4 +234,12 @@ def test_a_script_runs_on_this_machine_with_its_own_classes(tmp_path):
 def test_places_that_are_none_are_refused(on, complaint, monkeypatch):
     monkeypatch.setattr(cluster, "_PATIENCE", 1.0)
     with pytest.raises(SpecError, match=complaint):
-        next(carry_out([[BASE]], on, nothing))
+        next(carry_out([job(BASE)], on, nothing))
+
+
+@pytest.mark.parametrize("on", ["local", slurm()], ids=str)
+def test_without_dask_it_says_what_to_install(on, monkeypatch):
+    for name in ("distributed", "dask_jobqueue"):
+        monkeypatch.setitem(sys.modules, name, None)  # as if it were not there
+    with pytest.raises(SpecError, match=r'pip install "afterfit\[dask\]"'):
+        next(carry_out([job(BASE)], on, nothing))

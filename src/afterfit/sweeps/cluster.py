@@ -1,6 +1,6 @@
-"""Carrying out batches of experiments on many processes or machines, with dask.distributed.
+"""Jobs on many processes or machines, with dask.distributed.
 
-The client hands out batches and takes back files; what can go wrong on the way (a worker killed, a scheduler gone,
+The client hands out jobs and takes back files; what can go wrong on the way (a worker killed, a scheduler gone,
 other versions on a worker) is dealt with or said here.
 """
 
@@ -9,37 +9,32 @@ from __future__ import annotations
 import collections
 import contextlib
 import functools
+import importlib.metadata
 import logging
-import os
+import platform
 import queue
-import signal
-import subprocess
-import sys
-import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from typing import Any, Protocol
 
-from afterfit.experiment import Experiment
 from afterfit.spec import SpecError, require
-from afterfit.sweeps.slurm import Slurm, search_path
+from afterfit.sweeps.local import local
+from afterfit.sweeps.plan import Job, Outcome
+from afterfit.sweeps.slurm import Slurm
 from afterfit.sweeps.worker import (
     PACKAGES,
     TOPIC,
-    Outcome,
     VersionMismatch,
-    carry_out_batch,
-    disagreement,
-    id_of,
+    carry_out_job,
+    check_versions,
     in_words,
-    versions_of,
+    versions_here,
 )
 
-__all__ = ["Outcome", "carry_out"]
+__all__ = ["carry_out"]
 
-_LIVES = 3  # workers that may die at one batch before it is given up
+_LIVES = 3  # workers that may die at one job before it is given up
 _PATIENCE = 10.0  # seconds before a scheduler that does not answer counts as lost
 _LOOK = 2.0  # seconds between two looks at the workers
 _LONELY = 30.0  # seconds without any worker before it is said, and said again
@@ -47,37 +42,46 @@ _LONELY = 30.0  # seconds without any worker before it is said, and said again
 _log = logging.getLogger("afterfit.sweeps")
 
 
-def carry_out(
-    batches: Sequence[Sequence[Experiment]], on: str | Slurm, report: Callable[[float], None]
-) -> Iterator[Outcome]:
-    """Carry out batches of experiments and yield what became of each run, as soon as its batch is done.
+def carry_out(jobs: Sequence[Job], on: str | Slurm, report: Callable[[float], None]) -> Generator[Outcome, None, None]:
+    """Do jobs and yield what came of each of their wanted runs, as soon as its job is done.
 
-    `on` is `"local"` (one process a core, here), the address of a Dask scheduler (`"tcp://host:8786"`) or `af.slurm(…)`.
-    `report` is called with the share of all runs done. A run that fails gives an outcome with its error in words; a
-    batch whose worker is killed is begun again elsewhere. Ctrl-C takes back what is left and raises KeyboardInterrupt
-    once the finished runs were yielded; a scheduler that is lost raises ConnectionError.
+    `on` is `"local"` (one process a core), the address of a Dask scheduler (`"tcp://host:8786"`), or `af.slurm(…)`.
+    `report` is called with how many runs' worth of work is done. A run that fails gives an outcome with its error in
+    words; a job whose worker is killed is begun again elsewhere. Ctrl-C takes back what is left and raises
+    KeyboardInterrupt once the finished runs were yielded; a scheduler that is lost raises ConnectionError.
     """
-    batches = [batch for batch in batches if batch]
-    if not batches:
-        return
-    with _workers(on, len(batches)) as (scheduler, helper), _client(scheduler, on) as client:
-        yield from _Session(client, batches, report, helper).outcomes()
+    if jobs:
+        with _workers(on, len(jobs)) as (scheduler, helper), _client(scheduler, on) as client:
+            yield from _Session(client, jobs, report, helper).outcomes()
+
+
+class _Helper(Protocol):
+    """Who started the workers and knows about them."""
+
+    def look_after(self, worker_seen: bool) -> None:
+        """Called every few seconds; refuses if there will never be a worker. Was there any so far?"""
+        ...
+
+    def why_none(self) -> str:
+        """In words, why there may be no worker."""
+        ...
 
 
 class _Session:
-    """One client and its batches, from the first handed out to the last taken back."""
+    """One client and its jobs, from the first handed out to the last taken back."""
 
-    def __init__(self, client: Any, batches: Sequence[Sequence[Experiment]], report: Callable, helper: Any):
-        self.client, self.batches, self.report, self.helper = client, batches, report, helper
+    def __init__(self, client: Any, jobs: Sequence[Job], report: Callable[[float], None], helper: _Helper):
+        self.client, self.jobs, self.report, self.helper = client, jobs, report, helper
         self.name = uuid.uuid4().hex[:12]  # others may use the same scheduler
-        self.versions = versions_of(PACKAGES)()
-        self.futures: dict[int, Any] = {}  # of the batches that are not done
-        self.shares = [0.0] * len(batches)
-        self.starts = [0] * len(batches)  # how often a worker began it
-        self.kills = [0] * len(batches)  # how often the scheduler gave it up
+        self.versions = versions_here()
+        self.futures: dict[int, Any] = {}  # of the jobs that are not done
+        self.shares = [0.0] * len(jobs)
+        self.starts = [0] * len(jobs)  # how often a worker began it
+        self.kills = [0] * len(jobs)  # how often the scheduler gave it up
         self.finished: collections.deque[Outcome] = collections.deque()  # to be yielded
         self.news: queue.SimpleQueue = queue.SimpleQueue()  # from Dask's threads: how far, and what is done
         self.known: set[str] = set()  # workers whose versions were looked at
+        self.worker_seen = False
         self.looked = -float("inf")
         self.company = time.monotonic()  # when there was a worker last, or when its absence was said
 
@@ -85,12 +89,12 @@ class _Session:
         self.client.subscribe_topic(TOPIC, lambda event: self.news.put(event[1]))
         try:
             self._look()  # versions first: nothing is handed out before
-            for number in range(len(self.batches)):
+            for number in range(len(self.jobs)):
                 self._hand_out(number)
             while self.futures:
                 self._wait()
                 yield from self._deliver()
-        except KeyboardInterrupt:
+        except (Exception, KeyboardInterrupt):  # whatever ends it, what is done is done
             self._take_back()
             while not self.news.empty():
                 news = self.news.get()
@@ -107,9 +111,15 @@ class _Session:
 
     def _hand_out(self, number: int) -> None:
         key = f"afterfit-{self.name}-{number}-{self.kills[number]}"
-        future = self.client.submit(
-            carry_out_batch, key, number, self.batches[number], self.versions, key=key, pure=False
-        )
+        try:
+            future = self.client.submit(
+                carry_out_job, key, number, self.jobs[number], self.versions, key=key, pure=False
+            )
+        except TypeError as error:
+            raise SpecError(
+                f"an experiment cannot be sent to a worker: {error.__cause__ or error}. Its classes and functions may "
+                "not refer to open files, locks or the like."
+            ) from None
         self.futures[number] = future
         future.add_done_callback(functools.partial(self._done, number))
 
@@ -145,7 +155,7 @@ class _Session:
         self._reached(number, 1.0)
 
     def _note_progress(self, news: dict[str, Any]) -> None:
-        number = news["batch"]
+        number = news["job"]
         future = self.futures.get(number) if news["key"].startswith(f"afterfit-{self.name}-") else None
         if future is None or future.key != news["key"]:
             return  # another client's, or done already
@@ -155,11 +165,10 @@ class _Session:
 
     def _reached(self, number: int, share: float) -> None:
         self.shares[number] = share
-        runs = [len(batch) for batch in self.batches]
-        self.report(sum(share * count for share, count in zip(self.shares, runs, strict=True)) / sum(runs))
+        self.report(sum(share * len(job.wanted) for share, job in zip(self.shares, self.jobs, strict=True)))
 
     def _failed(self, number: int, error: BaseException) -> None:
-        """A batch that came back without its runs: try again, give it up, or stop if no batch can succeed."""
+        """A job that came back without its runs: try again, give it up, or stop if no job can succeed."""
         from distributed import KilledWorker
         from distributed.client import FutureCancelledError
 
@@ -170,45 +179,49 @@ class _Session:
         words = in_words(error)
         if isinstance(error, KilledWorker):
             self.kills[number] += 1
-            # The scheduler also blames batches that only waited on a worker that died.
+            # The scheduler also blames jobs that only waited on a worker that died.
             if self.starts[number] < _LIVES and self.kills[number] < _LIVES:
                 self._hand_out(number)
                 return
             words = (
-                f"given up: {max(self.starts[number], _LIVES)} workers died while they had this batch. The memory or "
-                "the time of a job may be too small for it, or the model ends its process"
+                f"given up: {max(self.starts[number], _LIVES)} workers died while they had this job. The memory or "
+                "the time that it is given may be too little, or the model ends its process."
             )
-        else:
-            self._check_versions(self.known)  # another afterfit may not even be able to read the batch
-        self._finish(number, [Outcome(id_of(experiment), None, words) for experiment in self.batches[number]])
+        else:  # is it the job? A lost connection, or another afterfit that cannot even read it, is said as such
+            self.known.clear()
+            self._look()
+        self._finish(number, [Outcome(id, error=words) for id in self.jobs[number].ids])
 
     def _look(self) -> None:
         """See that the scheduler is there, that it has workers, and that new ones have our versions."""
         self.looked = time.monotonic()
+        identity = functools.partial(self.client.scheduler.identity, n_workers=-1)
         try:
-            workers = self.client.sync(self.client.scheduler.identity, n_workers=-1, callback_timeout=_PATIENCE)[
-                "workers"
-            ]
-        except (OSError, TimeoutError, AttributeError):
+            workers = self.client.sync(identity, callback_timeout=_PATIENCE)["workers"]
+        except (OSError, TimeoutError):
             raise _lost(self.client) from None
-        self._check_versions(set(workers) - self.known)
+        self._check_versions({address: workers[address]["name"] for address in workers if address not in self.known})
         self.known = set(workers)
-        self.helper.look_after(bool(self.known))
+        self.worker_seen |= bool(workers)
+        self.helper.look_after(self.worker_seen)
         if workers:
             self.company = time.monotonic()
         elif time.monotonic() - self.company > _LONELY:
             self.company = time.monotonic()
-            _log.warning("no worker yet, still waiting: %s", self.helper.why_none())
+            _log.warning("no worker is there, still waiting: %s", self.helper.why_none())
 
-    def _check_versions(self, workers: set[str]) -> None:
+    def _check_versions(self, workers: Mapping[str, str]) -> None:
+        """Refuse workers (names by address) whose versions are not ours."""
         if not workers:
             return
-        found = self.client.run(versions_of(PACKAGES), workers=sorted(workers), on_error="return")
-        for worker, versions in found.items():
-            if isinstance(versions, dict):  # else it has left since
-                different = disagreement(worker, versions, self.versions)
-                if different:
-                    raise VersionMismatch(different)
+        # Functions of the standard library: a worker that has no afterfit, or another Python, can call them too.
+        ask = functools.partial(self.client.run, workers=list(workers), on_error="return")
+        found = {"python": ask(platform.python_version)}
+        found |= {package: ask(importlib.metadata.version, package) for package in PACKAGES}
+        for address, name in workers.items():
+            there = {package: answers[address] for package, answers in found.items()}
+            if not any(isinstance(answer, OSError) for answer in there.values()):  # else it has left since
+                check_versions(f"{name} ({address})", there, self.versions)
 
     def _take_back(self) -> None:
         """Cancel what is left on the scheduler; workers notice and stop."""
@@ -245,7 +258,7 @@ def _client(scheduler: Any, on: str | Slurm) -> Iterator[Any]:
 
 
 @contextlib.contextmanager
-def _workers(on: str | Slurm, batches: int) -> Iterator[tuple[Any, Any]]:
+def _workers(on: str | Slurm, jobs: int) -> Iterator[tuple[Any, _Helper]]:
     """The scheduler (a cluster or an address) of the workers that `on` means, and who knows about them."""
     try:
         import dask
@@ -258,10 +271,10 @@ def _workers(on: str | Slurm, batches: int) -> Iterator[tuple[Any, Any]]:
     )
     with dask.config.set({"distributed.scheduler.allowed-failures": _LIVES - 1}):
         if isinstance(on, Slurm):
-            with on.workers() as (cluster, jobs):
-                yield cluster, jobs
+            with on.workers() as (cluster, queue_of_jobs):
+                yield cluster, queue_of_jobs
         elif on == "local":
-            with _local(batches) as (cluster, processes):
+            with local(jobs) as (cluster, processes):
                 yield cluster, processes
         else:
             yield on, _Elsewhere()
@@ -275,53 +288,3 @@ class _Elsewhere:
 
     def why_none(self) -> str:
         return "start some with `dask worker`, with this address and in this environment"
-
-
-class _Processes:
-    """The worker processes of this machine, started by one command as anyone would on a command line."""
-
-    def __init__(self, address: str, count: int):
-        self.scratch = tempfile.TemporaryDirectory(prefix="afterfit-", ignore_cleanup_errors=True)
-        self.log = Path(self.scratch.name) / "workers.log"
-        # Not Dask's own spawning, which would run a user's script again in every worker; and a session of their own,
-        # so that Ctrl-C reaches the client alone.
-        command = [sys.executable, "-m", "distributed.cli.dask_worker", address, "--local-directory", self.scratch.name]
-        command += ["--nworkers", str(count), "--nthreads", "1", "--no-dashboard", "--death-timeout", "60"]
-        with self.log.open("wb") as log:
-            self.process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env={**os.environ, "PYTHONPATH": search_path()},
-                start_new_session=True,
-            )
-
-    def look_after(self, worker_seen: bool) -> None:
-        require(self.process.poll() is None, f"the local workers ended by themselves. They said last: {self._last()}")
-
-    def why_none(self) -> str:
-        return f"the local workers are starting. They said last: {self._last()}"
-
-    def _last(self) -> str:
-        return self.log.read_bytes()[-2000:].decode(errors="replace").strip() or "nothing."
-
-    def end(self) -> None:
-        """At once: what they have is nobody's any more, and an orderly end takes seconds."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
-        self.scratch.cleanup()
-
-
-@contextlib.contextmanager
-def _local(batches: int) -> Iterator[tuple[Any, _Processes]]:
-    from dask.system import CPU_COUNT
-    from distributed import LocalCluster
-
-    with LocalCluster(n_workers=0, dashboard_address=None, silence_logs=logging.CRITICAL) as cluster:
-        processes = _Processes(cluster.scheduler_address, min(CPU_COUNT, batches))
-        try:
-            yield cluster, processes
-        finally:
-            processes.end()

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import logging
 import os
 import re
 import shlex
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from afterfit.spec import SpecError, require
+from afterfit.sweeps.worker import search_path
 
 __all__ = ["Slurm", "slurm"]
 
 _LOGS = "results/slurm"  # what the jobs print, one file a job
+_LOOK = 10.0  # seconds between two questions to Slurm
 _TIME = r"(\d+-)?\d+(:\d+){0,2}"  # minutes, h:mm:ss, days-h:mm, as sbatch reads them
+
+_log = logging.getLogger("afterfit.sweeps")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +66,7 @@ class Slurm:
         """A Dask cluster with its jobs in the queue, and someone to look after them; they are cancelled at the end."""
         os.makedirs(_LOGS, exist_ok=True)  # Slurm does not, and the job fails without a word
         cluster = _dask_jobqueue().SLURMCluster(
-            **self._job(), scheduler_options={"dashboard": False, "dashboard_address": None}, silence_logs="error"
+            **self._job(), scheduler_options={"dashboard": False, "dashboard_address": ":0"}, silence_logs="critical"
         )
         with cluster:
             jobs = _Jobs(cluster, self.jobs)
@@ -73,7 +79,7 @@ class Slurm:
             "queue": self.partition,
             "account": self.account,
             "cores": self.cores,
-            "processes": self.cores,  # one thread each: a batch holds Python's lock for much of its time
+            "processes": self.cores,  # one thread each, as on this machine
             "memory": self.memory,
             "walltime": self.time,
             "job_extra_directives": [f"--output={_LOGS}/%j.log", *self.extra],
@@ -96,7 +102,7 @@ def slurm(
     """Say that a sweep runs on Slurm: `jobs` jobs at once, each with `cores` workers that share its `memory`.
 
     `time` is how long a job may take (hours:minutes:seconds). A job that ends while there is work is submitted again,
-    and the batch it was at is begun anew: it should be several times what a batch takes. `extra` are further options of
+    and what it was at is begun anew: it should be several times what a few runs take. `extra` are further options of
     sbatch. This Python, its packages and the working directory must be visible from the nodes.
 
     ```python
@@ -112,35 +118,51 @@ class _Jobs:
     """The jobs of a cluster: submitted, submitted again when they end, and asked about."""
 
     def __init__(self, cluster: Any, wanted: int):
-        self.cluster, self.wanted, self.ended = cluster, wanted, 0
+        self.cluster, self.wanted = cluster, wanted
+        self.ended = 0
+        self.asked = time.monotonic()
 
     def submit(self) -> None:
         """Have as many jobs in the queue as wanted; sbatch's refusal is passed on in its own words."""
         try:
             self.cluster.sync(self._submit)
         except (RuntimeError, OSError) as error:
+            from distributed.core import Status
+
+            for job in self.cluster.workers.values():
+                if job.job_id is None:
+                    job.status = Status.failed  # else Dask refuses to close the cluster
             said = re.search(r"stderr:\s*(.*)", str(error), re.DOTALL)
-            raise SpecError(f"Slurm did not take the jobs: {(said[1] if said else str(error)).strip()}.") from None
+            words = " ".join((said[1] if said else str(error)).split())
+            raise SpecError(f"Slurm did not take the jobs: {words}") from None
 
     async def _submit(self) -> None:
-        self.cluster.scale(jobs=self.wanted)
+        # As `scale` does, which would print a traceback of its own if sbatch refused.
+        while len(self.cluster.worker_spec) < self.wanted:
+            self.cluster.worker_spec.update(self.cluster.new_worker_spec())
         await self.cluster
 
     def look_after(self, worker_seen: bool) -> None:
         """Submit jobs again that have left the queue: at their time limit, or because a node was lost."""
+        if time.monotonic() - self.asked < _LOOK:
+            return
+        self.asked = time.monotonic()
         queued = self._queue()
         if queued is None:
             return
-        ended = [name for name, job in self.cluster.workers.items() if job.job_id and job.job_id not in queued]
+        ended = [name for name, job in list(self.cluster.workers.items()) if job.job_id not in queued]
         for name in ended:
-            del self.cluster.workers[name]
+            self.cluster.workers.pop(name, None)  # Dask's own thread may have
         self.ended += len(ended)
         require(
             worker_seen or self.ended < 3 * self.wanted,
             f"{self.ended} Slurm jobs ended before any worker reached the scheduler: what they said is in {_LOGS}/.",
         )
         if len(self.cluster.workers) < self.wanted:
-            self.submit()
+            try:
+                self.submit()
+            except SpecError as error:  # Slurm may be busy or restarting: others of our jobs go on meanwhile
+                _log.warning("%s; will try again", error)
 
     def why_none(self) -> str:
         """What Slurm says about the jobs while no worker is there."""
@@ -153,7 +175,7 @@ class _Jobs:
 
     def _queue(self) -> dict[str, str] | None:
         """The jobs that Slurm knows, each with its state and reason; None if it does not answer."""
-        ids = [job.job_id for job in self.cluster.workers.values() if job.job_id]
+        ids = [job.job_id for job in list(self.cluster.workers.values())]
         command = ["squeue", "--noheader", "--me", "--format=%i|%T (%r)"]
         try:
             said = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout
@@ -161,11 +183,6 @@ class _Jobs:
             return None
         rows = [line.split("|", 1) for line in said.splitlines() if "|" in line]
         return {id: state for id, state in rows if id in ids}
-
-
-def search_path() -> str:
-    """Where this Python looks for modules: workers look in the same places, such as beside the user's script."""
-    return os.pathsep.join(path or os.getcwd() for path in sys.path)
 
 
 def _dask_jobqueue() -> Any:

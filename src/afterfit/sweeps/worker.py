@@ -1,61 +1,44 @@
-"""What a sweep does on a worker: carry out one batch of experiments and say how far it is.
+"""What a sweep does on a worker: carry out one job and say how far it is.
 
 Workers never touch the store: the files of a run go back to the client, which publishes them.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import hashlib
-import json
-import tempfile
+import importlib.metadata
+import os
+import platform
+import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
+from typing import Any
 
-from afterfit.experiment import Experiment
-from afterfit.run import Run
 from afterfit.spec import SpecError
-from afterfit.train import run_experiment
+from afterfit.sweeps.plan import Job, Outcome
+from afterfit.sweeps.threads import do_job
 
-__all__ = ["TOPIC", "Outcome", "VersionMismatch", "carry_out_batch", "disagreement", "run_batch", "versions_of"]
+__all__ = [
+    "PACKAGES",
+    "TOPIC",
+    "VersionMismatch",
+    "carry_out_job",
+    "check_versions",
+    "in_words",
+    "search_path",
+    "versions_here",
+]
 
 TOPIC = "afterfit"  # under which workers say how far they are
 _SECONDS_A_WORD = 0.3  # between two reports of a worker
 PACKAGES = ("afterfit", "jax", "jaxlib", "numpy", "equinox", "diffrax", "optax")
 
 
-@dataclasses.dataclass(frozen=True)
-class Outcome:
-    """What became of one run: its `files`, or None and the `error` in words."""
-
-    id: str
-    files: Mapping[str, bytes] | None
-    error: str = ""
-
-
 class VersionMismatch(SpecError):
     """A worker has other versions than the client: what it computed might not be what the client would."""
 
 
-class _NoLongerWanted(Exception):
-    """The client was stopped or is gone: nobody waits for this batch."""
-
-
-def run_batch(experiments: Sequence[Experiment], progress: Callable[[float], None]) -> list[Outcome]:
-    """Carry out experiments; one that fails does not stop the others. `progress` gets the share of all done."""
-    outcomes = []
-    for done, experiment in enumerate(experiments):
-        try:
-            run = run_experiment(
-                experiment, progress=lambda share, done=done: progress((done + share) / len(experiments))
-            )
-            outcomes.append(Outcome(id_of(experiment), files_of(run)))
-        except _NoLongerWanted:
-            raise
-        except Exception as error:
-            outcomes.append(Outcome(id_of(experiment), None, in_words(error)))
-    return outcomes
+class _NoLongerWanted(BaseException):
+    """The client was stopped or is gone: nobody waits for this job. Not an error of the experiment's."""
 
 
 def in_words(error: BaseException) -> str:
@@ -63,17 +46,13 @@ def in_words(error: BaseException) -> str:
     return str(error) if isinstance(error, SpecError) else f"{type(error).__name__}: {error}"
 
 
-def carry_out_batch(
-    key: str, number: int, experiments: Sequence[Experiment], versions: Mapping[str, str]
-) -> list[Outcome]:
-    """The task that is sent to a worker: batch `number` of the client whose packages have these `versions`."""
+def carry_out_job(key: str, number: int, job: Job, versions: Mapping[str, str]) -> list[Outcome]:
+    """The task that is sent to a worker: job `number` of a client whose packages have these `versions`."""
     from distributed import get_worker
     from distributed.core import Status
 
     worker = get_worker()
-    found = disagreement(f"{worker.name} ({worker.address})", versions_of(PACKAGES)(), versions)
-    if found:  # it joined after the client had looked
-        raise VersionMismatch(found)
+    check_versions(f"{worker.name} ({worker.address})", versions_here(), versions)  # it may have joined just now
     last = -float("inf")
 
     def say(share: float) -> None:
@@ -83,54 +62,38 @@ def carry_out_batch(
             raise _NoLongerWanted
         if time.monotonic() - last >= _SECONDS_A_WORD:
             last = time.monotonic()
-            worker.log_event(TOPIC, {"key": key, "batch": number, "share": share})
+            worker.log_event(TOPIC, {"key": key, "job": number, "share": share})
 
-    worker.log_event(TOPIC, {"key": key, "batch": number, "started": True})
-    return run_batch(experiments, say)
-
-
-def versions_of(packages: Sequence[str]) -> Callable[[], dict[str, str]]:
-    """A function that says which versions there are where it is called.
-
-    Made here rather than given a name, so that it is sent whole: a worker may have no afterfit to import it from.
-    """
-
-    def versions() -> dict[str, str]:
-        import importlib.metadata
-        import sys
-
-        found = {"python": f"{sys.version_info.major}.{sys.version_info.minor}"}
-        for name in packages:
-            try:
-                found[name] = importlib.metadata.version(name)
-            except importlib.metadata.PackageNotFoundError:
-                found[name] = "none"
-        return found
-
-    return versions
+    worker.log_event(TOPIC, {"key": key, "job": number, "started": True})
+    outcomes: list[Outcome] = []
+    do_job(job, lambda experiment, what: outcomes.append(Outcome.of(experiment, what)), say)
+    return outcomes
 
 
-def disagreement(worker: str, there: Mapping[str, str], here: Mapping[str, str]) -> str:
-    """What differs between a worker's versions and the client's, and what to do; empty if nothing does."""
+def versions_here() -> dict[str, str]:
+    """The versions of what decides the bits of a run, in this process."""
+    return {"python": platform.python_version(), **{name: importlib.metadata.version(name) for name in PACKAGES}}
+
+
+def check_versions(worker: str, there: Mapping[str, Any], here: Mapping[str, str]) -> None:
+    """Refuse a worker whose versions are not the client's; a version is a word, or the exception of asking for it."""
+
+    def short(name: str, version: Any) -> str:
+        if not isinstance(version, str):
+            return "none"
+        return ".".join(version.split(".")[:2]) if name == "python" else version
+
+    pairs = {name: (short(name, there[name]), short(name, here[name])) for name in here}
     different = [
-        f"{name} {there[name]} where this client has {here[name]}" for name in here if there[name] != here[name]
+        f"{name} {theirs}, this client {name} {ours}" for name, (theirs, ours) in pairs.items() if theirs != ours
     ]
-    if not different:
-        return ""
-    return (
-        f"worker {worker} has {', '.join(different)}: its results could differ. Give it the client's versions (the "
-        "same environment is best) and start it again; runs that were finished are kept."
-    )
+    if different:
+        raise VersionMismatch(
+            f"worker {worker} has {'; '.join(different)}. Its results could differ: give it the versions of this "
+            "client (best the same environment) and start it again. Runs that were finished are kept."
+        )
 
 
-# Stand-ins for Experiment.id and Run.files(), which are written on other branches.
-
-
-def id_of(experiment: Experiment) -> str:
-    return hashlib.sha256(json.dumps(experiment.to_dict(), sort_keys=True).encode()).hexdigest()[:16]
-
-
-def files_of(run: Run) -> dict[str, bytes]:
-    with tempfile.TemporaryDirectory() as directory:
-        saved = run.save(Path(directory) / "run")
-        return {path.name: path.read_bytes() for path in sorted(saved.iterdir())}
+def search_path() -> str:
+    """Where this Python looks for modules: workers look in the same places, such as beside the user's script."""
+    return os.pathsep.join(path or os.getcwd() for path in sys.path)
