@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
-from afterfit.dynamics import Discrete, Dynamics
+from afterfit.dynamics import Dynamics
 from afterfit.experiment import Experiment
 from afterfit.inits import Init, Own
 from afterfit.lanes import Batch, Lane, numbers_as_arrays
@@ -93,7 +93,7 @@ def run_together(
     has ended. Ctrl-C ends all runs early and keeps what was observed.
     """
     began = time.monotonic()
-    with jax.enable_x64(True), _blas_on_one_thread(experiments):
+    with jax.enable_x64(True), _blas_on_one_thread():
         data = experiments[0].draw() if shared else None
         lanes = [Lane(experiment, *prepare(experiment, data)) for experiment in experiments]
         chosen = [lane for k, lane in enumerate(lanes) if wanted is None or k in wanted]
@@ -127,15 +127,12 @@ def _by_structure(lanes: Sequence[Lane]) -> list[list[Lane]]:
 
 
 @contextlib.contextmanager
-def _blas_on_one_thread(experiments: Sequence[Experiment]):
-    """LAPACK without threads for flows, which factorise small matrices often.
+def _blas_on_one_thread():
+    """LAPACK without threads, which factorises small matrices often.
 
     Two threads are no quicker on a few hundred rows, and wait for one another whenever another process has a core: a
-    step of boursier2025/fig2 then takes 10 to 60 ms in place of 1.
+    step of boursier2025/fig2 then takes 10 to 60 ms in place of 1. And results would depend on how many there are.
     """
-    if all(isinstance(experiment.dynamics, Discrete) for experiment in experiments):
-        yield
-        return
     import scipy.linalg.cython_lapack  # noqa: F401  (what JAX calls; it has to be loaded to be told)
     import threadpoolctl
 

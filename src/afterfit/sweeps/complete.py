@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 
 from afterfit.experiment import Experiment
 from afterfit.store import Store
@@ -35,7 +35,7 @@ def complete(
         return {}
     for experiment in experiments:  # all of them now, not when their turn comes
         experiment.model.parameters(experiment.task.signature)
-    workers = threads.cores() if on in (None, "local") else on.jobs if isinstance(on, Slurm) else _SOMEWHERE
+    workers = threads.cores() if on in (None, "local") else on.jobs * on.cores if isinstance(on, Slurm) else _SOMEWHERE
     # A worker of a cluster has its memory to itself; threads share that of their process.
     jobs = plan(experiments, memory=memory if on is None else memory * workers, workers=workers)
     failures: dict[str, str] = {}
@@ -47,8 +47,7 @@ def complete(
             show(done + runs)
 
         if on is None:
-            ended = threads.carry_out(turn.next_job, report)
-            outcomes = (Outcome.of(experiment, what) for experiment, what in ended)
+            outcomes = _in_threads(turn, report)
         else:
             from afterfit.sweeps import cluster  # Dask is optional
 
@@ -60,6 +59,12 @@ def complete(
             time.sleep(_LOOK)
         done += turn.computed
     return failures
+
+
+def _in_threads(turn: _Turn, report: Callable[[float], None]) -> Generator[Outcome]:
+    with contextlib.closing(threads.carry_out(turn.next_job, report)) as ended:
+        for experiment, what in ended:
+            yield Outcome.of(experiment, what)
 
 
 def _left(jobs: Sequence[Job], store: Store, failures: dict[str, str]) -> list[Job]:
@@ -86,7 +91,7 @@ class _Turn:
                 return claimed
         return None
 
-    def publish(self, outcomes: Iterator[Outcome]) -> None:
+    def publish(self, outcomes: Iterable[Outcome]) -> None:
         """Put every run into the store as it comes."""
         try:
             for outcome in outcomes:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import matplotlib as mpl
 import numpy as np
 import xarray as xr
-from matplotlib.colors import LogNorm, Normalize
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import LinearSegmentedColormap, LogNorm, Normalize
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
@@ -89,8 +90,8 @@ def curves_by_knob(data: xr.Dataset, metric: str, knob: str) -> Figure:
     fixed = ", ".join(f"{name} = {data[name].item()}" for name in others)
     if fixed:
         figure.suptitle(f"at {fixed}", fontsize="medium")
-    faint = mpl.colors.LinearSegmentedColormap.from_list("used", shade(np.linspace(0.08, 1, 64)))
-    bar = figure.colorbar(mpl.cm.ScalarMappable(norm, faint), ax=axes, label=knob)
+    faint = LinearSegmentedColormap.from_list("used", shade(np.linspace(0.08, 1, 64)))
+    bar = figure.colorbar(ScalarMappable(norm, faint), ax=axes, label=knob)
     if not numbers:
         bar.set_ticks(places.tolist(), labels=[str(value) for value in values])
     return figure

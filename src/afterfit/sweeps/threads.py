@@ -7,14 +7,14 @@ import dataclasses
 import os
 import queue
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import Any
 
 import threadpoolctl
 
 from afterfit.experiment import Experiment
 from afterfit.run import Run
-from afterfit.spec import SpecError, require
+from afterfit.spec import SpecError
 from afterfit.sweeps.plan import Job, plan
 from afterfit.train import run_together
 
@@ -50,7 +50,7 @@ class _Stop(BaseException):
 
 def carry_out(
     next_job: Callable[[], Job | None], report: Callable[[float], None]
-) -> Iterator[tuple[Experiment, Run | str]]:
+) -> Generator[tuple[Experiment, Run | str]]:
     """Do jobs until there are no more, one on each core; yields what came of each experiment as soon as it ends.
 
     `next_job` is asked for a job whenever a core is free; `report` is called with how many runs' worth of work is done.
@@ -60,12 +60,12 @@ def carry_out(
     under_way: dict[int, float] = {}  # runs' worth of work, by thread
 
     def work(place: int) -> None:
-        done = 0.0
+        done, runs = 0, 0
 
         def show(share: float) -> None:
             if stop.is_set():
                 raise _Stop
-            under_way[place] = done + share * len(job.wanted)
+            under_way[place] = done + share * runs
 
         try:
             while not stop.is_set():
@@ -73,8 +73,9 @@ def carry_out(
                     job = next_job()
                 if job is None:
                     break
+                runs = len(job.wanted)
                 do_job(job, lambda *what: news.put(what), show)
-                done += len(job.wanted)
+                done += runs
                 under_way[place] = done
         except _Stop:
             pass
@@ -121,7 +122,8 @@ def run_many(
     with contextlib.closing(outcomes):
         for experiment, run in outcomes:
             name = names[id(experiment)]
-            require(not isinstance(run, str), f"{name}: {run}")
+            if isinstance(run, str):
+                raise SpecError(f"{name}: {run}")
             runs[name] = run
             ended(name, run)
     return {name: runs[name] for name in experiments}
