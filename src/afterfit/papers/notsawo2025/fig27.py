@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib import colormaps
@@ -71,7 +72,8 @@ class Fig27(Entry):
         first = cells[0]
         cells = sorted(cells, key=lambda c: (c.sparsity, c.N))
         figure = Figure(figsize=(13.5, 9.5), layout="constrained")
-        above, below = np.ravel(figure.subfigures(2, 1, height_ratios=(1, 1.6)))
+        halves: Any = figure.subfigures(2, 1, height_ratios=(1, 1.6))
+        above, below = halves
         by_sparsity = grouped(cells, "sparsity")
         panels = above.subplots(1, len(by_sparsity), sharey=True, squeeze=False)[0]
         for ax, group in zip(panels, by_sparsity, strict=True):
