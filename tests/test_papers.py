@@ -17,6 +17,17 @@ DO_NOT_HOLD = {
     # At the lasso solution Xᵀ(y − Xa) = β·sign(a) on the support, which bounds ‖Xa − y‖₂ from below by
     # β√s/σ_max(X_S), some 20 times 10⁻⁶ for the paper's β and step size.
     ("notsawo2025/fig3", "‖Xa − y*‖₂ decreases to 10⁻⁶"),
+    # Xa = y ties the coordinates together: they do not move by αβ a step, each by itself.
+    ("notsawo2025/fig4", "App. C.4: a is at a* from step t₁ + ‖â − a*‖_∞/(αβ) on, and not before"),
+    # At t₂ ‖a − a*‖₂ is 10⁻⁴‖a*‖₂ by definition. The error at the end is what falls with β.
+    ("notsawo2025/fig4", "‖a(t₂) − a*‖₁ ∝ αβ, with t₂ as defined"),
+    # It is β(C + cα): the lasso's own error, which does not know α, and steps of size αβ.
+    ("notsawo2025/fig4", "‖a − a*‖₁ at the end depends on αβ alone"),
+    # The lasso stays at a distance of order β from a*, more than 10⁻⁴‖a*‖ where the only entry of a* is small.
+    (
+        "notsawo2025/fig27",
+        "smaller s requires smaller N: share of draws on which the lasso is within 10⁻⁴ of a*, as t₂ asks",
+    ),
     # An orthonormal basis has coherence 0. The numbers are those of the 2n columns of (I Φ).
     ("notsawo2025/tools", "Example G.1: the Fourier basis has μ₁(Φ, s) = sμ(Φ) = s/√n"),
     # ΨᵀΨ has the block ΦᵀΦ, which is diagonal only if the columns of Φ are orthogonal already.
@@ -92,6 +103,16 @@ def test_paper_scale_is_the_ledger_s_setting():
     notsawo = spec("notsawo2025/fig3")
     assert (notsawo["task"]["n"], notsawo["task"]["sparsity"], notsawo["task"]["N"]) == (100, 5, 30)
     assert (notsawo["dynamics"]["lr"], notsawo["penalty"]["strength"], notsawo["init"]["scale"]) == (0.1, 1e-5, 1e-6)
+    over_both = [e.to_dict() for e in papers.find("notsawo2025/fig4").experiments("paper").values()]
+    assert {(e["task"]["n"], e["task"]["sparsity"], e["task"]["N"], e["init"]["scale"]) for e in over_both} == {
+        (100, 5, 30, 1e-6)
+    }
+    products = [e["dynamics"]["lr"] * e["penalty"]["strength"] for e in over_both]
+    assert math.log10(max(products) / min(products)) > 2.99
+    over_sizes = [e.to_dict() for e in papers.find("notsawo2025/fig27").experiments("paper").values()]
+    sizes = {(e["task"]["sparsity"], e["task"]["N"]) for e in over_sizes}
+    assert sizes == {(s, N) for s in (1, 5, 10, 15) for N in range(10, 101, 10)}
+    assert {(e["dynamics"]["lr"], e["penalty"]["strength"], e["task"]["n"]) for e in over_sizes} == {(0.1, 1e-5, 100)}
     theorem = spec("notsawo2025/thm2.1")
     assert [theorem[noun]["kind"] for noun in ("task", "model", "penalty", "dynamics")] == [
         "SparseRecovery",

@@ -37,6 +37,8 @@ ENTRIES: dict[str, Entry] = {
         woodworth2020.Thm9(),
         notsawo2025.Thm21(),
         notsawo2025.Fig3(),
+        notsawo2025.Fig4(),
+        notsawo2025.Fig27(),
         notsawo2025.Tools(),
         boursier2025.Prop1(),
         boursier2025.Prop2(),

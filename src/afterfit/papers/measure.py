@@ -1,4 +1,4 @@
-"""What entries measure alike: the examples of a run, relative distances, slopes on log-log axes."""
+"""What entries measure alike: the examples of a run, relative distances, slopes on log-log axes, first steps."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from afterfit.experiment import Experiment
 from afterfit.run import Run
 
-__all__ = ["examples", "log_slope", "relative_distance"]
+__all__ = ["examples", "first_step", "log_slope", "relative_distance"]
 
 
 def examples(run: Run) -> tuple[np.ndarray, np.ndarray]:
@@ -26,3 +26,18 @@ def relative_distance(at: np.ndarray, goal: np.ndarray) -> float:
 def log_slope(x: Sequence[float] | np.ndarray, y: Sequence[float] | np.ndarray) -> float:
     """The slope of log y against log x."""
     return float(np.polyfit(np.log(x), np.log(y), 1)[0])
+
+
+def first_step(steps: np.ndarray, values: np.ndarray, level: float) -> float:
+    """The step at which a falling curve is first at `level` or below, inf if never.
+
+    `steps` are those observed; between them the curve is taken for a straight line on log-log axes.
+    """
+    (below,) = np.nonzero(values <= level)
+    if not len(below):
+        return float("inf")
+    k = int(below[0])
+    if k == 0 or steps[k - 1] == 0:
+        return float(steps[k])
+    share = np.log(values[k - 1] / level) / np.log(values[k - 1] / values[k])
+    return float(steps[k - 1] * (steps[k] / steps[k - 1]) ** share)

@@ -1,0 +1,229 @@
+"""Figs 27 and 28: how many measurements sparse recovery needs, over sparsities s and numbers of measurements N."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from afterfit import dynamics, inits, models, penalties, tasks, theory
+from afterfit.experiment import Experiment
+from afterfit.papers.gallery import Entry, Finding, run_all
+from afterfit.papers.measure import relative_distance
+from afterfit.papers.notsawo2025.recovery import GOAL, Recovery, grouped, least_l1_recovers
+from afterfit.plot import log_time_axes, mark_phases
+from afterfit.run import Run
+from afterfit.tasks import Data
+
+__all__ = ["Fig27"]
+
+_TIMES = 10  # how much longer a run is followed that has not recovered
+_CLOSE = 1e-3  # a relative error that is a* but for what the penalty leaves, and that no other end point has
+
+
+class Fig27(Entry):
+    id = "notsawo2025/fig27"
+    title = "A sparser vector needs fewer measurements"
+    where = "Figs 27 and 28, §3.1, H.1"
+    about = (
+        "The sparse recovery of Fig. 3 for sparsities s and numbers of measurements N. t₁ and t₂ are the first steps "
+        "with ‖Xa − y‖ ≤ 10⁻⁴‖y‖ and ‖a − a*‖ ≤ 10⁻⁴‖a*‖, or the maximum training step, which the paper does not give. "
+        "The penalty keeps a at a distance of order β from a* for good, where the lasso is; where a* is small that "
+        "alone is above 10⁻⁴, and 10⁻³ tells it from a failure. On how many other draws a* is the interpolator of "
+        "least ℓ₁ norm, and on how many the lasso is within 10⁻⁴ of it, convex programs say."
+    )
+    claims = (
+        "smaller s requires smaller N: recovery to 10⁻³ on this draw",
+        "smaller s requires smaller N: t₂, which is recovery to 10⁻⁴, on this draw",
+        "smaller s requires smaller N: share of draws on which the linear program recovers",
+        "smaller s requires smaller N: share of draws on which the lasso is within 10⁻⁴ of a*, as t₂ asks",
+        "given time, descent recovers where and only where the linear program does",
+        "t₂ comes where and only where the lasso is within 10⁻⁴ of a*",
+        "where there is a t₂, t₁ is earlier",
+    )
+
+    def experiments(self, scale: str) -> dict[str, Experiment]:
+        if scale == "paper":
+            n, sparsities, numbers, seed = 100, (5, 1, 10, 15), (30, 10, 20, *range(40, 101, 10)), 1
+            size, alpha, beta, steps = 1.0, 0.1, 1e-5, 4_000_000
+        else:
+            n, sparsities, numbers, seed = 30, (2, 1, 4), (12, 6, 18, 24), 3
+            size, alpha, beta, steps = 10.0, 0.4, 1e-4, 800_000
+        return {
+            f"s={s} N={N}": Experiment(
+                task=tasks.SparseRecovery(n=n, sparsity=s, N=N, scale=size),
+                model=models.Linear(),
+                penalty=penalties.L1(beta),
+                dynamics=dynamics.GradientDescent(lr=alpha, steps=steps),
+                init=inits.ScaledGaussian(1e-6),
+                seed=seed,
+            )
+            for N, s in itertools.product(numbers, sparsities)
+        }
+
+    def picture(self, runs: Mapping[str, Run]) -> Figure:
+        cells = [Recovery.of(run) for run in runs.values()]
+        first = cells[0]
+        cells = sorted(cells, key=lambda c: (c.sparsity, c.N))
+        figure = Figure(figsize=(13.5, 9.5), layout="constrained")
+        halves: Any = figure.subfigures(2, 1, height_ratios=(1, 1.6))
+        above, below = halves
+        by_sparsity = grouped(cells, "sparsity")
+        panels = above.subplots(1, len(by_sparsity), sharey=True, squeeze=False)[0]
+        for ax, group in zip(panels, by_sparsity, strict=True):
+            _draw_curves(ax, group)
+            if first in group:
+                mark_phases(ax, first.run.verdict)
+        handles, labels = panels[0].get_legend_handles_labels()
+        above.legend(handles, labels, loc="outside lower center", ncols=6, frameon=False, fontsize="small")
+        (t1, t2), (train, test) = below.subplots(2, 2)
+        _draw_map(t1, cells, "memorisation step $t_1$", lambda c: c.t1)
+        _draw_map(t2, cells, "generalisation step $t_2$", lambda c: c.t2)
+        _draw_map(train, cells, "training error at $t_1$", lambda c: _seen(c, "train"), limits=(-5, 0))
+        _draw_map(test, cells, "recovery error at $t_2$", lambda c: _seen(c, "test"), limits=(-5, 0))
+        return figure
+
+    def check(self, runs: Mapping[str, Run], scale: str, progress: bool | None) -> Iterator[Finding]:
+        cells = [Recovery.of(run) for run in runs.values()]
+        data = {(c.sparsity, c.N): Experiment.from_dict(c.run.spec).draw() for c in cells}
+        for claim, level in zip(self.claims[:2], (_CLOSE, GOAL), strict=True):
+            smallest = _smallest(cells, level)
+            yield Finding(
+                claim,
+                "small s requires small N for generalisation",
+                "smallest N from which on it comes: " + ", ".join(f"{N:g} (s={s})" for s, N in smallest.items()),
+                all(less <= more for less, more in itertools.pairwise(smallest.values())),
+            )
+        many, few = (20, 10) if scale == "paper" else (12, 6)
+        yield self._shares(self.claims[2], cells, many, least_l1_recovers)
+        yield self._shares(self.claims[3], cells, few, lambda data: _lasso_error(data, cells[0].beta) <= GOAL)
+        late = [c for c in cells if c.test > _CLOSE]
+        flows = {f"s={c.sparsity} N={c.N}": _longer(c) for c in late}
+        ends = [run.curves["test_error"].values[-1] for run in run_all(flows, f"{self.id}: longer", progress).values()]
+        saved = [c for c, end in zip(late, ends, strict=True) if end <= _CLOSE]
+        found = [c.test <= _CLOSE or c in saved for c in cells]
+        possible = [least_l1_recovers(data[c.sparsity, c.N]) for c in cells]
+        yield Finding(
+            self.claims[4],
+            "a* is the minimum-ℓ₁ solution when N is large enough, and descent finds it",
+            f"of {len(cells)} runs {len(cells) - len(late)} are within 10⁻³ of a* at the last step and {len(saved)} "
+            f"later{_which(saved)}, by the flow followed {_TIMES} times as far; the program finds a* on "
+            f"{sum(possible)}, {_disagreement(cells, found, possible)}",
+            found == possible,
+        )
+        found = [c.t2 < np.inf for c in cells]
+        possible = [_lasso_error(data[c.sparsity, c.N], c.beta) <= GOAL for c in cells]
+        yield Finding(
+            self.claims[5],
+            "10⁻⁴ or the maximum training step",
+            f"t₂ comes in {sum(found)} runs of {len(cells)}, the lasso is that close on {sum(possible)}; "
+            f"{_disagreement(cells, found, possible)}",
+            found == possible,
+        )
+        delays = [c.t2 / c.t1 for c in cells if c.t2 < np.inf]
+        yield Finding(
+            self.claims[6],
+            "memorisation at t₁, then generalisation at t₂",
+            f"t₂/t₁ from {min(delays):.3g} to {max(delays):.3g} in {len(delays)} runs, above 10 in "
+            f"{sum(delay > 10 for delay in delays)}",
+            min(delays) >= 1,
+        )
+
+    def _shares(self, claim: str, cells: Sequence[Recovery], draws: int, recovers: Callable[[Data], bool]) -> Finding:
+        """On how many of some draws a convex program finds a*, by s and N."""
+        task, numbers = Experiment.from_dict(cells[0].run.spec).task, sorted({c.N for c in cells})
+        counts = {}
+        for s in sorted({c.sparsity for c in cells}):
+            sizes = [task.replace(sparsity=s, N=N) for N in numbers]
+            counts[s] = [sum(recovers(t.draw(np.random.default_rng([k, 0]))) for k in range(draws)) for t in sizes]
+        return Finding(
+            claim,
+            "smaller s requires a smaller N for generalisation",
+            f"of {draws} draws, for N={', '.join(map(str, numbers))}: "
+            + "; ".join(f"{', '.join(map(str, found))} (s={s})" for s, found in counts.items()),
+            bool(np.all(np.diff(list(counts.values()), axis=0) <= 0)),
+        )
+
+
+def _smallest(cells: Sequence[Recovery], level: float) -> dict[int, float]:
+    """For each s, the N from which on the error comes down to `level`; inf if it does not at the largest."""
+    found = {}
+    for group in grouped(cells, "sparsity"):
+        without = max((c.N for c in group if np.min(c.run.curves["test_error"]) > level), default=0)
+        found[group[0].sparsity] = min((c.N for c in group if without < c.N), default=np.inf)
+    return found
+
+
+def _longer(cell: Recovery) -> Experiment:
+    """The gradient flow, which descent follows, for some times as long."""
+    experiment = Experiment.from_dict(cell.run.spec)
+    until = _TIMES * float(cell.run.curves["time"][-1])
+    return dataclasses.replace(experiment, dynamics=dynamics.GradientFlow(until=until), observations=20)
+
+
+def _which(cells: Sequence[Recovery]) -> str:
+    return f" ({', '.join(f's={c.sparsity} N={c.N}' for c in cells)})" if cells else ""
+
+
+def _disagreement(cells: Sequence[Recovery], found: Sequence[bool], possible: Sequence[bool]) -> str:
+    """In which runs the one is so and not the other, with how far from a* they end."""
+    odd = [c for c, one, other in zip(cells, found, possible, strict=True) if one != other]
+    if not odd:
+        return "in the same runs"
+    return "not in the same: " + ", ".join(f"s={c.sparsity} N={c.N} ends at {c.test:.2g}" for c in odd)
+
+
+def _lasso_error(data: Data, beta: float) -> float:
+    """‖a − a*‖/‖a*‖ of the minimiser of ½‖Xa − y‖² + β‖a‖₁."""
+    return relative_distance(theory.lasso(data.inputs, data.targets, beta), data.truth)
+
+
+def _seen(cell: Recovery, side: str) -> float:
+    """The error at the first observation from t₁ or t₂ on, or at the maximum training step."""
+    error = cell.run.curves[f"{side}_error"].values
+    (below,) = np.nonzero(error <= GOAL)
+    return float(error[below[0] if len(below) else -1])
+
+
+def _draw_curves(ax: Axes, cells: Sequence[Recovery]) -> None:
+    """Training and recovery error of one s, a shade for each N."""
+    for cell, shade in zip(cells, colormaps["viridis"](np.linspace(0.9, 0.0, len(cells))), strict=True):
+        curves = cell.run.curves.isel(time=slice(1, None))
+        ax.plot(curves["time"], curves["test_error"], color=shade, lw=1.8, label=f"$N={cell.N}$")
+        ax.plot(curves["time"], curves["train_error"], color=shade, lw=0.9, ls="--")
+    ax.plot([], [], color="0.3", lw=1.8, label="recovery")
+    ax.plot([], [], color="0.3", lw=0.9, ls="--", label="training")
+    ax.axhline(GOAL, color="0.4", lw=1.0, ls=(0, (1, 2)))
+    ax.set_title(f"$s={cells[0].sparsity}$", fontsize="medium", pad=18)
+    ax.set(yscale="log", ylabel="relative error")
+    log_time_axes(ax)
+
+
+def _draw_map(
+    ax: Axes,
+    cells: Sequence[Recovery],
+    title: str,
+    value: Callable[[Recovery], float],
+    limits: tuple[float, float] = (1, 7),
+) -> None:
+    """log₁₀ of a number of every cell over (N, s), written into it; for a step that does not come, the last one."""
+    rows, columns = sorted({c.sparsity for c in cells}), sorted({c.N for c in cells})
+    shown = np.full((len(rows), len(columns)), np.nan)
+    image = ax.imshow(shown, origin="lower", aspect="auto", cmap="viridis", vmin=limits[0], vmax=limits[1])
+    for cell in cells:
+        row, column, last = rows.index(cell.sparsity), columns.index(cell.N), float(cell.run.curves["step"][-1])
+        shown[row, column] = number = np.log10(min(value(cell), last))
+        words = f"{number:.1f}" if value(cell) <= last else f">{number:.1f}"
+        colour = "w" if number - limits[0] < 0.6 * (limits[1] - limits[0]) else "k"
+        ax.text(column, row, words, ha="center", va="center", color=colour, fontsize="small")
+    image.set_data(shown)
+    ax.set_title(rf"$\log_{{10}}$ of the {title}", fontsize="medium")
+    ax.set(xlabel="measurements $N$", ylabel="non-zeros $s$")
+    ax.set_xticks(range(len(columns)), [str(N) for N in columns])
+    ax.set_yticks(range(len(rows)), [str(s) for s in rows])
