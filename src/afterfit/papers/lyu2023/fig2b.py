@@ -38,7 +38,7 @@ class Fig2b(Entry):
     )
 
     def experiments(self, scale: str) -> dict[str, Experiment]:
-        alphas, decay, rest = ((100, 10, 1), 1e-4, 10) if scale == "paper" else ((100, 10, 1), 1e-3, 7)
+        decay, rest, observations = (1e-4, 10, 200) if scale == "paper" else (1e-3, 6, 100)
         return {
             f"α={alpha}": modular_flow(
                 scale,
@@ -46,9 +46,9 @@ class Fig2b(Entry):
                 until=float(rest + 1.5 * np.log(alpha)) / decay,
                 init=inits.ZeroLastLayer(init=inits.He(scale=float(alpha))),
                 first=100 * LR / alpha,  # the larger the start, the sooner it fits
-                observations=200,
+                observations=observations,
             )
-            for alpha in alphas
+            for alpha in (100, 10, 1)
         }
 
     def picture(self, runs: Mapping[str, Run]) -> Figure:
@@ -68,7 +68,6 @@ class Fig2b(Entry):
         place.plot(alphas, np.log(alphas) + late, color="0.6", lw=1.0, label=r"$\lambda t=\log\alpha+$const")
         place.set(xscale="log", xlabel=r"scale $\alpha$ of the start", ylabel=r"$\lambda t$ of the transition")
         place.set(ylim=(0, None))
-        path.legend(loc="upper center", bbox_to_anchor=(0.5, -0.32), ncols=3, frameon=False, fontsize="small")
         legend_below(place)
         return figure
 

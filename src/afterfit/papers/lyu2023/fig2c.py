@@ -39,33 +39,35 @@ class Fig2c(Entry):
         if scale == "paper":
             decays, turns = (1e-4, 1e-5, 1e-3), 10
         else:
-            decays, turns = (1e-3, 1e-4, 3e-3, 1e-2), 5
-        # In units of 1/λ; a strong decay leaves too little time to fit.
-        return {f"λ={decay:g}": modular_flow(scale, decay, until=max(turns / decay, 4e3)) for decay in decays}
+            decays, turns = (1e-4, 1e-5, 1e-3, 1e-2), 4
+        # In units of 1/λ, but for a strong decay, which would not leave time to fit.
+        return {f"λ={decay:g}": modular_flow(scale, decay, until=max(turns / decay, 2e3)) for decay in decays}
 
     def picture(self, runs: Mapping[str, Run]) -> Figure:
         figure = Figure(figsize=(12, 5.2), layout="constrained")
         path, place = figure.subplots(1, 2)
         headline, rising = next(iter(runs.values())), _rising(runs)
-        accuracy_fan(path, rising, [rf"test, $\lambda={_decay(run):g}$" for run in rising])
-        path.set_title(rf"times of $\lambda={_decay(headline):g}$", pad=18)  # above the phases
+        accuracy_fan(path, rising, [rf"test, $\lambda={_power(run)}$" for run in rising])
+        path.set_title(rf"times of $\lambda={_power(headline)}$", pad=18)  # above the phases
         mark_phases(path, headline.verdict)
         kept = [run for run in rising if not _collapsed(run)]
         decays = np.array([_decay(run) for run in kept])
         for level, style in ((0.5, "ko"), (None, "ks")):
             law = _law(kept, level)
             times = [transition(run, level) for run in kept]
-            name = f"{100 * (level or headline.criteria.test.value):g} % of test examples"
-            place.plot(decays, [t.time for t in times], style, mfc="none", label=name)
-            place.plot(decays, law(decays), style[0] + ("-" if level else "--"), lw=1.0, label=_named(law))
+            share = f"{100 * (level or headline.criteria.test.value):g} %"
+            place.plot(decays, [t.time for t in times], style, mfc="none", label=f"{share} of test examples")
+            line = "k-" if level else "k--"
+            place.plot(decays, law(decays), line, lw=1.0, label=rf"{share}: $\propto\lambda^{{{law.exponent:.2f}}}$")
             for decay, t in zip(decays, times, strict=True):
                 if t.censored:
                     place.annotate("later", (decay, t.time), textcoords="offset points", xytext=(4, 4))
-        place.set(xscale="log", yscale="log", xlabel=r"weight decay $\lambda$", ylabel="time of the transition")
+        place.set(xscale="log", yscale="log", xlabel=r"weight decay $\lambda$", ylabel="time $t$ of the transition")
+        first = transition(kept[0], 0.5).time
+        place.plot(decays, first * decays[0] / decays, color="0.6", lw=1.0, label=r"$\propto 1/\lambda$")
         lost = [_decay(run) for run in rising if _collapsed(run)]
         if lost:
-            place.axvspan(np.sqrt(decays[-1] * lost[0]), 2 * lost[-1], color="0.9", zorder=0, label="training collapses")
-        path.legend(loc="upper center", bbox_to_anchor=(0.5, -0.32), ncols=3, frameon=False, fontsize="small")
+            place.axvspan(lost[0] / 1.5, lost[-1] * 1.5, color="0.9", zorder=0, label="training collapses")
         legend_below(place)
         return figure
 
@@ -95,20 +97,25 @@ class Fig2c(Entry):
             f"t_gen/t_fit {_by_decay(kept, [f'{delay:.3g}' for delay in delays])}",
             bool(np.all(np.diff(delays) < 0)),
         )
-        best, last = ([float(getattr(run.curves["train_accuracy"], f)()) for run in rising] for f in ("max", "min"))
-        last = [float(run.curves["train_accuracy"][-1]) for run in rising]
+        training = [run.curves["train_accuracy"].values for run in rising]
         yield Finding(
             self.claims[3],
             "so strong that it even hinders the optimisation of the training loss and causes the training accuracy to "
             "collapse eventually",
             "training accuracy at best and at the end "
-            + _by_decay(rising, [f"{b:.1%} and {e:.1%}" for b, e in zip(best, last, strict=True)]),
+            + _by_decay(rising, [f"{curve.max():.1%} and {curve[-1]:.1%}" for curve in training]),
             bool(lost) and max(_decay(run) for run in kept) < min(_decay(run) for run in lost),
         )
 
 
 def _decay(run: Run) -> float:
     return run.spec["penalty"]["strength"]
+
+
+def _power(run: Run) -> str:
+    """λ for Matplotlib's mathtext, as a power of ten where it is one."""
+    exponent = np.log10(_decay(run))
+    return f"10^{{{exponent:.0f}}}" if np.isclose(exponent, round(exponent)) else f"{_decay(run):g}"
 
 
 def _rising(runs: Mapping[str, Run]) -> list[Run]:
@@ -122,10 +129,6 @@ def _collapsed(run: Run) -> bool:
 def _law(kept: list[Run], level: float | None) -> PowerLaw:
     times = [transition(run, level) for run in kept]
     return fit_power_law([_decay(run) for run in kept], [t.time for t in times], [t.censored for t in times])
-
-
-def _named(law: PowerLaw) -> str:
-    return rf"$\propto\lambda^{{{law.exponent:.2f}}}$"
 
 
 def _by_decay(runs: list[Run], values: list) -> str:

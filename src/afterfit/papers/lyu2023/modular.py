@@ -68,3 +68,6 @@ def accuracy_fan(ax: Axes, runs: Sequence[Run], labels: Sequence[str]) -> None:
     ax.set(ylabel="accuracy (%)", ylim=(-5, 104))
     log_time_axes(ax)
     show_steps(ax, LR, f"steps of gradient descent at rate {LR:g}")
+    ax.legend(  # below the axis of steps
+        loc="upper center", bbox_to_anchor=(0.5, 0.0), borderaxespad=11, ncols=3, frameon=False, fontsize="small"
+    )
