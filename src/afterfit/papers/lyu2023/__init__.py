@@ -13,4 +13,17 @@ from afterfit.papers.lyu2023.thm35 import Thm35
 from afterfit.papers.lyu2023.thm39 import Thm39
 from afterfit.papers.lyu2023.thm310 import Thm310
 
-__all__ = ["Bounds", "Fig1a", "Fig1b", "Fig2a", "Fig2b", "Fig2c", "Fig3", "Sharpness", "Thm34", "Thm35", "Thm39", "Thm310"]
+__all__ = [
+    "Bounds",
+    "Fig1a",
+    "Fig1b",
+    "Fig2a",
+    "Fig2b",
+    "Fig2c",
+    "Fig3",
+    "Sharpness",
+    "Thm34",
+    "Thm35",
+    "Thm39",
+    "Thm310",
+]

@@ -97,7 +97,9 @@ class Fig2b(Entry):
                 for guess, t, end, alpha in zip(guesses, fitted, ends, alphas, strict=True)
             )
             + f"; 1/p = {chance:.1%}",
-            all(run.verdict.kind == "grokking" for run in rising) and max(guesses) <= chance + 0.05 and min(ends) >= 0.95,
+            all(run.verdict.kind == "grokking" for run in rising)
+            and max(guesses) <= chance + 0.05
+            and min(ends) >= 0.95,
         )
         halfway, general = ([transition(run, level) for run in rising] for level in (0.5, None))
         yield Finding(

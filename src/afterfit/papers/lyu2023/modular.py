@@ -23,7 +23,7 @@ def modular_flow(
     scale: str,
     decay: float,
     until: float,
-    init: inits.Init = inits.He(),  # noqa: B008  (frozen)
+    init: inits.Init = inits.He(),
     first: float = 100 * LR,
     observations: int = 100,
 ) -> Experiment:
