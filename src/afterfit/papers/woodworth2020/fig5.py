@@ -35,9 +35,9 @@ class Fig5(Entry):
         "draws of Y*, of the entries and of the start. UVᵀ starts at size σ = α²√k. The unobserved entries' movement "
         "is given in units of the root mean square of what Y* has there, and the excess nuclear norm is held against "
         "that of the observed entries filled up with 0, which is what the kernel regime ends with from a small start. "
-        "Where σ is large as well, the unobserved entries do move, by 1.5 to 2 times α² whatever k: the kernel's off-diagonal "
-        "entries are 1/√k of its diagonal, and what has to be fitted is of size σ. So little of the kernel regime is "
-        "seen with k below 100."
+        "Where σ is large as well, the unobserved entries do move, by 1.5 to 2 times α² whatever k: the kernel's "
+        "off-diagonal entries are 1/√k of its diagonal, and what has to be fitted is of size σ. So little of the "
+        "kernel regime is seen with k below 100."
     )
     claims = (
         "every run converges to zero training error",
@@ -288,15 +288,16 @@ def _by_width(widths: Sequence[int], values: Sequence[str]) -> str:
 
 
 def _heat_map(
-    figure: Figure, ax: Axes, grid: _Grid, values: np.ndarray, limits: tuple[float, float], title: str
+    figure: Figure, ax: Axes, grid: _Grid, values: np.ndarray, limits: tuple[float, float], quantity: str
 ) -> None:
     """One quantity over k and α, with α²k = 1 and σ = 1 drawn over it."""
     # Below the limits too: an excess may be below 0, of a Y* that is not of least nuclear norm.
     shown = np.clip(values, limits[0] / 10, None)
     mesh = ax.pcolormesh(_edges(grid.widths), _edges(grid.alphas), shown, norm=LogNorm(*limits), cmap="cividis")
-    figure.colorbar(mesh, ax=ax, extend="both")
+    bar = figure.colorbar(mesh, ax=ax, extend="both")
+    bar.ax.set(ylabel=quantity, xlabel=f"mean of\n{len(grid.seeds)} draws" if len(grid.seeds) > 1 else "one draw")
     k = np.array(ax.get_xlim())
-    ax.set(xscale="log", yscale="log", xlabel="width $k$", ylabel=r"scale $\alpha$ of the start", title=title)
+    ax.set(xscale="log", yscale="log", xlabel="width $k$", ylabel=r"scale $\alpha$ of the start")
     for power, style, name in ((0.5, "-", r"$\alpha^2k=1$"), (0.25, "--", r"$\sigma=\alpha^2\sqrt{k}=1$")):
         ax.plot(k, k**-power, color="w", lw=3.0, ls=style)
         ax.plot(k, k**-power, color="k", lw=1.5, ls=style, label=name)
