@@ -295,7 +295,9 @@ def _heat_map(
     shown = np.clip(values, limits[0] / 10, None)
     mesh = ax.pcolormesh(_edges(grid.widths), _edges(grid.alphas), shown, norm=LogNorm(*limits), cmap="cividis")
     bar = figure.colorbar(mesh, ax=ax, extend="both")
-    bar.ax.set(ylabel=quantity, xlabel=f"mean of\n{len(grid.seeds)} draws" if len(grid.seeds) > 1 else "one draw")
+    bar.set_label(quantity)
+    draws = f"mean of\n{len(grid.seeds)} draws" if len(grid.seeds) > 1 else "one draw"
+    bar.ax.set_xlabel(draws, fontsize="small", labelpad=14)  # below the tip
     k = np.array(ax.get_xlim())
     ax.set(xscale="log", yscale="log", xlabel="width $k$", ylabel=r"scale $\alpha$ of the start")
     for power, style, name in ((0.5, "-", r"$\alpha^2k=1$"), (0.25, "--", r"$\sigma=\alpha^2\sqrt{k}=1$")):
