@@ -26,6 +26,7 @@ from afterfit.cli import app
 from afterfit.diagnose import VERDICTS, Settings
 from afterfit.papers import ENTRIES, PAPERS
 from afterfit.spec import Spec
+from afterfit.sweeps.knobs import parse_values
 
 ROOT = Path(__file__).parents[1]
 DOCS = sorted((ROOT / "docs").glob("*.md"))
@@ -50,6 +51,7 @@ EXAMPLES = {
         "kernel": "never generalised",
     },
     "docs/theory.md": {"run": "grokking"},
+    "docs/sweeps.md": {"run": "grokking"},
     "docs/bring-your-own.md": {
         "own_data": "grokking",
         "own_model": "grokking",
@@ -185,7 +187,11 @@ def test_experiments_in_toml_are_experiments():
     found = [block for page in PAGES for block in blocks(page, "toml")]
     assert found
     for block in found:
-        af.Experiment.from_dict(tomllib.loads("\n".join(block.lines)))
+        data = tomllib.loads("\n".join(block.lines))
+        swept = data.pop("sweep", {})
+        assert all(len(parse_values(values)) > 1 for values in swept.get("over", {}).values())
+        if data or not swept:
+            af.Experiment.from_dict(data)
 
 
 # ------------------------------------------------------------------------------------------------------ tables
@@ -305,12 +311,15 @@ def shown_commands() -> list[tuple[str, list[str]]]:
 
 
 def help_of(*command: str) -> str:
+    """What `--help` says of a command; of a group of commands, of each of them too."""
     result = CliRunner().invoke(app, [*command, "--help"])
     assert result.exit_code == 0, result.output
-    return result.output
+    inner = getattr(TREE[command[0]], "commands", ()) if len(command) == 1 else ()
+    return "\n".join([result.output, *(help_of(*command, name) for name in inner)])
 
 
-COMMANDS = sorted(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+TREE = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+COMMANDS = sorted(TREE)
 
 
 def test_every_command_that_is_shown_exists():

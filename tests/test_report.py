@@ -54,7 +54,7 @@ def read(path) -> _Page:
 
 
 def test_one_page_holds_everything(tmp_path, monkeypatch):
-    monkeypatch.setattr("afterfit.report._DRAWN", 2)
+    monkeypatch.setattr("afterfit.report.runs._DRAWN", 2)
     names = ["λ=1e-3 <b>&", "l2", "diverging", "late"]
     kinds = ["grokking", "accuracy", "diverged", "with the fit"]
     runs = {name: make_run(kind) for name, kind in zip(names, kinds, strict=True)}

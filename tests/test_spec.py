@@ -3,11 +3,14 @@
 # No `from __future__ import annotations` here: a user's class may have real types as annotations, too.
 
 import dataclasses
+import hashlib
 import inspect
 import json
+import math
 import subprocess
 import sys
 import tomllib
+from typing import Any
 
 import numpy as np
 import pytest
@@ -405,7 +408,7 @@ def test_a_noun_of_ones_own_is_known_by_being_defined():
 
 
 def test_importing_changes_nothing_and_stays_light():
-    heavy = ["diffrax", "optax", "xarray", "matplotlib", "scipy.stats", "torch", "cvxpy", "pandas"]
+    heavy = ["diffrax", "optax", "xarray", "matplotlib", "scipy.stats", "torch", "cvxpy", "pandas", "duckdb", "fsspec"]
     code = (
         "import sys, jax, numpy, warnings;"
         "before = jax.config.values.copy(); state = numpy.random.get_state()[1].copy();"
@@ -419,3 +422,75 @@ def test_importing_changes_nothing_and_stays_light():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert (done.stdout, done.stderr) == ("", "")
+
+
+# Names.
+
+
+def left_out(data, noun):
+    """A specification without what is said by default anyway."""
+    defaults = {field.name: field.default for field in dataclasses.fields(noun)}
+    kept = {name: value for name, value in data.items() if name == "kind" or getattr(noun, name) != defaults[name]}
+    return {name: left_out(v, getattr(noun, name)) if isinstance(v, dict) else v for name, v in kept.items()}
+
+
+def test_one_experiment_has_one_name_however_it_is_written():
+    data = EXPERIMENT.to_dict()
+    backwards = json.loads(json.dumps(data), object_pairs_hook=lambda pairs: dict(pairs[::-1]))
+    whole = json.loads(json.dumps(data), parse_float=lambda x: int(float(x)) if float(x) % 1 == 0 else float(x))
+    nouns = ("task", "model", "dynamics", "penalty", "init")
+    short = {name: left_out(data[name], getattr(EXPERIMENT, name)) for name in nouns} | {"seed": 5, "observations": 30}
+    assert list(backwards) != list(data)
+    assert str(whole) != str(data)
+    assert len(str(short)) < len(str(data))
+    for same in (backwards, whole, short):
+        assert Experiment.from_dict(same).id == EXPERIMENT.id
+    text = json.dumps(data, sort_keys=True).replace(", ", ",").replace(": ", ":")  # there is no such text in it
+    assert EXPERIMENT.id == hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+NUMBERS = {
+    "seed": st.integers(0, 2**62),
+    "observations": st.integers(2, 10**6),
+    "task.n": st.integers(2, 10**6),
+    "dynamics.lr": st.floats(1e-300, 1e300),
+    "dynamics.steps": st.integers(1, 2**62),
+    "penalty.strength": st.floats(1e-300, 1e300),
+    "init.init.scale": st.floats(1e-300, 1e300),
+    "model.hidden": st.lists(st.integers(1, 1000), min_size=1),
+}
+
+
+@given(path=st.sampled_from(sorted(NUMBERS)), data=st.data())
+def test_any_other_number_gives_another_name(path, data):
+    ours, theirs = (EXPERIMENT.set({path: data.draw(NUMBERS[path])}) for _ in range(2))
+    assert (ours.id == theirs.id) == (ours == theirs)
+
+
+@given(st.floats(1e-300, 1e300))
+def test_the_last_bit_of_a_number_counts(strength):
+    ours, theirs = (EXPERIMENT.set({"penalty.strength": x}) for x in (strength, math.nextafter(strength, math.inf)))
+    assert ours.id != theirs.id
+
+
+def test_what_plain_data_cannot_say_has_no_name():
+    class Own(penalties.Penalty):
+        shape: Any
+
+        def value(self, params):
+            return 0.0
+
+    own = models.Function(lambda params, x: params @ x, np.ones(3))
+    functions = ({"model": own}, {"model": models.Difference(own)}, {"penalty": Own(1.0, np.tanh)})
+    try:
+        for holding in (*functions, {"penalty": Own(1.0, {1, 2})}):
+            experiment = dataclasses.replace(EXPERIMENT, **holding)
+            assert experiment.id_if_any == ""
+            with pytest.raises(SpecError, match=r"no name: it can be run \(af.train\).*not stored"):
+                _ = experiment.id
+        assert dataclasses.replace(EXPERIMENT, penalty=Own(1.0, [1, 2])).id, "plain data of one's own have one"
+    finally:
+        del penalties.Penalty.members["Own"]
+    X, y = np.arange(6.0).reshape(2, 3), np.ones(2)
+    ours, theirs = (dataclasses.replace(EXPERIMENT, task=tasks.Arrays(X + a, y, X, y)) for a in (0, 1e-12))
+    assert ours.id != theirs.id, "arrays are told apart by their digest"

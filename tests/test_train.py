@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import hashlib
 import importlib
 import json
 import signal
+import subprocess
 import time
 from collections.abc import Callable
 from typing import Any
@@ -229,26 +231,32 @@ class Interrupted(GradientDescent):
 
     at: int = 1
 
-    def log10_time(self, state):
+    def settled(self, problem, before, now, initial_loss):
         PRESSED.append(1)
         if len(PRESSED) == self.at:
             raise KeyboardInterrupt
-        return super().log10_time(state)
+        return False
 
 
 def test_control_c_in_the_middle_of_an_observation_leaves_whole_ones():
     PRESSED.clear()
-    stopped = train(dynamics=Interrupted(0.1, 1000, at=4))
+    stopped = train(dynamics=Interrupted(0.1, 1000, at=2))
     assert stopped.status == "interrupted"
     sizes = {name: curve.sizes["time"] for name, curve in {**stopped.curves, **stopped.curves.coords}.items()}
     assert set(sizes.values()) == {3}
     assert stopped.work["steps"] == stopped.curves.step.values[-1], "parameters and curves end at the same step"
 
 
+class InterruptedAtOnce(GradientDescent):
+    """Ctrl-C before the first observation."""
+
+    def remember(self, problem, params):
+        raise KeyboardInterrupt
+
+
 def test_control_c_before_anything_was_observed_is_control_c():
-    PRESSED.clear()
     with pytest.raises(KeyboardInterrupt):
-        train(dynamics=Interrupted(0.1, 1000, at=1))
+        train(dynamics=InterruptedAtOnce(0.1, 1000))
 
 
 # Precision, and the caller's JAX.
@@ -415,13 +423,16 @@ def test_files_are_plain_and_strict(tmp_path):
     for kept in (diverged, matrix):
         directory = kept.save(tmp_path / kept.status)
         assert sorted(path.name for path in directory.iterdir()) == [
+            "SHA256SUMS",
             "curves.parquet",
+            "log.txt",
             "params.npz",
             "run.json",
             "spec.json",
         ]
         for name in ("spec.json", "run.json"):
             json.loads((directory / name).read_text(), parse_constant=not_json)
+        subprocess.run(["sha256sum", "--check", "--strict", "--quiet", "SHA256SUMS"], cwd=directory, check=True)
         again = af.load(directory)
         assert same(again.curves, kept.curves)
         assert alike(again.params, kept.params)
@@ -436,7 +447,7 @@ def test_an_earlier_run_is_replaced_and_survives_a_failure(run, tmp_path, monkey
     def full(*_):
         raise OSError("no space left on device")
 
-    monkeypatch.setattr("afterfit.run.write_parquet", full)
+    monkeypatch.setattr("afterfit.run.to_parquet", full)
     with pytest.raises(OSError, match="no space"):
         run.save(directory)
     assert af.load(directory).message == "another"
@@ -476,18 +487,49 @@ def test_an_empty_directory_may_be_used(run, tmp_path):
     assert af.load(run.save(tmp_path)).status == "finished"
 
 
+def sum_up(directory):
+    """Write the checksums of the files as they are now."""
+    names = sorted(path.name for path in directory.iterdir() if path.name != "SHA256SUMS")
+    sums = [f"{hashlib.sha256((directory / name).read_bytes()).hexdigest()}  {name}\n" for name in names]
+    (directory / "SHA256SUMS").write_text("".join(sums))
+
+
 def test_what_is_not_a_run_is_not_read(run, tmp_path):
     with pytest.raises(SpecError, match="is not a run"):
         af.load(tmp_path / "nothing")
     directory = run.save(tmp_path / "run")
     facts = json.loads((directory / "run.json").read_text())
     (directory / "run.json").write_text(json.dumps({**facts, "format": 99}))
-    with pytest.raises(SpecError, match=r"newer afterfit \(format 99"):
+    with pytest.raises(SpecError, match=r"run\.json does not match its checksum"):
+        af.load(directory)
+    sum_up(directory)
+    with pytest.raises(SpecError, match=r"newer afterfit \(format 99.*upgrade"):
         af.load(directory)
     (directory / "run.json").write_text(json.dumps(facts))
     np.savez(directory / "params.npz", weights=np.array([print], dtype=object))  # a pickle, in NumPy's clothes
+    sum_up(directory)
     with pytest.raises(ValueError, match="allow_pickle=False"):
         af.load(directory)
     (directory / "curves.parquet").unlink()
     with pytest.raises(SpecError, match=r"no curves\.parquet"):
+        af.load(directory)
+
+
+def test_runs_of_the_first_format_are_still_read(run, tmp_path):
+    """As afterfit 0.1 wrote them: four files, no name, no checksums."""
+    directory = run.save(tmp_path / "run")
+    facts = json.loads((directory / "run.json").read_text())
+    for name in ("id", "ended", "final"):
+        del facts[name]
+    (directory / "run.json").write_text(json.dumps({**facts, "format": 1}))
+    for name in ("log.txt", "SHA256SUMS"):
+        (directory / name).unlink()
+    again = af.load(directory)
+    assert (again.id, again.ended) == ("", 0)
+    assert same(again.curves, run.curves)
+    assert again.verdict.to_dict() == run.verdict.to_dict()
+    assert "1970" not in (again.save(directory) / "log.txt").read_text()  # and may be replaced by one of today
+    (directory / "log.txt").unlink()
+    (directory / "SHA256SUMS").unlink()
+    with pytest.raises(SpecError, match="no SHA256SUMS"):  # one of today that lost them is not one of then
         af.load(directory)

@@ -17,6 +17,8 @@ from afterfit.train import run_experiment, train
 
 if TYPE_CHECKING:
     from afterfit import papers, theory
+    from afterfit.store import Store
+    from afterfit.sweeps import Sweep, SweepFailed, logspace, refine, slurm, sweep
     from afterfit.theory import forecast
 
 __version__ = "0.1.0"
@@ -27,6 +29,9 @@ __all__ = [
     "Run",
     "Settings",
     "SpecError",
+    "Store",
+    "Sweep",
+    "SweepFailed",
     "Threshold",
     "Verdict",
     "diagnose",
@@ -34,20 +39,31 @@ __all__ = [
     "forecast",
     "inits",
     "load",
+    "logspace",
     "models",
     "papers",
     "penalties",
+    "refine",
     "run_experiment",
+    "slurm",
+    "sweep",
     "tasks",
     "theory",
     "train",
 ]
 
 
+_ELSEWHERE = {
+    "forecast": "afterfit.theory",
+    "Store": "afterfit.store",
+    **dict.fromkeys(("Sweep", "SweepFailed", "logspace", "refine", "slurm", "sweep"), "afterfit.sweeps"),
+}
+
+
 def __getattr__(name: str) -> Any:
-    # On first use: the gallery needs matplotlib and theory convex solvers, which training does not.
+    # On first use: the gallery needs matplotlib, theory convex solvers and sweeps SciPy, which training does not.
     if name in ("papers", "theory"):
         return importlib.import_module(f"afterfit.{name}")
-    if name == "forecast":
-        return importlib.import_module("afterfit.theory").forecast
+    if name in _ELSEWHERE:
+        return getattr(importlib.import_module(_ELSEWHERE[name]), name)
     raise AttributeError(f"module 'afterfit' has no attribute {name!r}")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy as np
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["dataset", "read_parquet", "write_parquet"]
+__all__ = ["dataset", "from_parquet", "to_parquet"]
 
 _MEANING = {
     "train_loss": "training loss",
@@ -57,7 +57,7 @@ def dataset(
     return xr.Dataset(variables, coordinates)
 
 
-def write_parquet(curves: xr.Dataset, path: Path) -> None:
+def to_parquet(curves: xr.Dataset) -> bytes:
     """One row an observation; a quantity with several numbers is a column of lists."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -75,14 +75,16 @@ def write_parquet(curves: xr.Dataset, path: Path) -> None:
     table = pa.table(columns).replace_schema_metadata(
         {"afterfit": json.dumps({"shapes": shapes, "clock": curves["time"].attrs["units"]})}
     )
-    pq.write_table(table, path)
+    buffer = io.BytesIO()
+    pq.write_table(table, buffer)
+    return buffer.getvalue()
 
 
-def read_parquet(path: Path) -> xr.Dataset:
-    """The curves in a file written by `write_parquet`."""
+def from_parquet(content: bytes) -> xr.Dataset:
+    """The curves that `to_parquet` wrote."""
     import pyarrow.parquet as pq
 
-    table = pq.read_table(path)
+    table = pq.read_table(io.BytesIO(content))
     facts = json.loads((table.schema.metadata or {})[b"afterfit"])
     columns = {}
     for name, shape in facts["shapes"].items():

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import hashlib
 import json
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
 from afterfit.dynamics import Dynamics
 from afterfit.inits import Init, Own
 from afterfit.models import Model
 from afterfit.penalties import NoPenalty, Penalty
-from afterfit.spec import SpecError, nearest, require
+from afterfit.spec import Spec, SpecError, nearest, require
 from afterfit.tasks import Data, Task
 
-__all__ = ["Experiment"]
+__all__ = ["Experiment", "flatten", "is_id"]
 
 _NOUNS = {"task": Task, "model": Model, "penalty": Penalty, "dynamics": Dynamics, "init": Init}
 _NUMBERS = ("seed", "observations")
@@ -67,6 +71,28 @@ class Experiment:
         nouns = {name: getattr(self, name).to_dict() for name in _NOUNS}
         return {**nouns, "seed": self.seed, "observations": self.observations}
 
+    @property
+    def id(self) -> str:
+        """The name of this experiment: 16 hex digits that any change of a setting, and nothing else, changes."""
+        require(
+            bool(self.id_if_any),
+            "this experiment holds a function, and what it computes cannot be told from its specification. So it has "
+            "no name: it can be run (af.train) and saved (run.save) but not stored.",
+        )
+        return self.id_if_any
+
+    @functools.cached_property
+    def id_if_any(self) -> str:
+        """`id`, or nothing for an experiment that has none."""
+        nouns = [getattr(self, name) for name in _NOUNS]
+        if any(map(_is_function, jax.tree.leaves(nouns, is_leaf=_is_function))):
+            return ""
+        try:
+            text = json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        except TypeError:  # a noun of one's own with something in it that is not plain data
+            return ""
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Experiment:
         """The experiment that plain data describe; refuses what it does not know."""
@@ -80,7 +106,15 @@ class Experiment:
 
     @classmethod
     def from_toml(cls, path: str | Path) -> Experiment:
-        """Read an experiment from a TOML file with tables [task], [model], [penalty], [dynamics], [init]."""
+        """Read an experiment from a TOML file with tables [task], [model], [penalty], [dynamics], [init].
+
+        A table [sweep] is for `afterfit sweep`, and left alone here.
+        """
+        return cls.from_dict({key: value for key, value in cls.read_toml(path).items() if key != "sweep"})
+
+    @staticmethod
+    def read_toml(path: str | Path) -> dict[str, Any]:
+        """What a TOML file says, as plain data."""
         try:
             text = Path(path).read_text(encoding="utf-8")
         except OSError as error:
@@ -88,7 +122,7 @@ class Experiment:
         except UnicodeDecodeError:
             raise SpecError(f"{path} is not a text file: an experiment is written in TOML.") from None
         try:
-            return cls.from_dict(tomllib.loads(text))
+            return tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
             raise SpecError(f"{path} is not valid TOML: {error}.") from None
 
@@ -150,6 +184,26 @@ _PLACES = {
     "dynamics": "dynamics",
     "init": "inits",
 }
+
+
+def flatten(spec: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """A specification by the dotted names that `--set` takes: `{"penalty.strength": 1e-4, …}`."""
+    flat = {}
+    for name, value in spec.items():
+        if isinstance(value, Mapping):
+            flat |= flatten(value, f"{prefix}{name}.")
+        else:
+            flat[prefix + name] = value
+    return flat
+
+
+def is_id(name: str) -> bool:
+    """Whether a name is one that `Experiment.id` gives."""
+    return re.fullmatch("[0-9a-f]{16}", name) is not None
+
+
+def _is_function(value: Any) -> bool:
+    return callable(value) and not isinstance(value, Spec)  # models are called too, and are plain data
 
 
 def _paths(data: Mapping[str, Any], prefix: str = "") -> list[str]:

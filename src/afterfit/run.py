@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import functools
 import importlib.metadata
 import json
+import math
 import os
 import platform
 import shutil
 import tempfile
+import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jax
-import numpy as np
 
 from afterfit.criteria import Criteria, Threshold
-from afterfit.curves import read_parquet, write_parquet
+from afterfit.curves import from_parquet, to_parquet
 from afterfit.diagnose import Settings, Verdict, diagnose
+from afterfit.files import SUMS, Damaged, arrays_from_npz, arrays_to_npz, check_sums, sums_of, to_json
 from afterfit.spec import SpecError, require
 
 if TYPE_CHECKING:
@@ -27,11 +31,24 @@ if TYPE_CHECKING:
 
     from afterfit.experiment import Experiment
 
-__all__ = ["Run", "load"]
+__all__ = ["FILES", "FORMAT", "Run", "load"]
 
-FORMAT = 1  # of the files of a run
-_FILES = ("spec.json", "run.json", "curves.parquet", "params.npz")
-_VERSIONED = ("afterfit", "jax", "jaxlib", "equinox", "diffrax", "optax", "numpy")
+FORMAT = 2  # of the files of a run
+_FILES_1 = ("spec.json", "run.json", "curves.parquet", "params.npz")  # of format 1, which is read as well
+FILES = (*_FILES_1, "log.txt", SUMS)
+_VERSIONED = ("afterfit", "jax", "jaxlib", "equinox", "diffrax", "optax", "numpy", "scipy", "pyarrow")
+
+
+@functools.cache
+def _versions() -> dict[str, str]:
+    """Of everything that a number may depend on."""
+    return {
+        "python": platform.python_version(),
+        **{name: importlib.metadata.version(name) for name in _VERSIONED},
+        "platform": platform.platform(),
+        "machine": platform.machine(),
+        "backend": jax.default_backend(),
+    }
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,8 +58,10 @@ class Run:
     `curves` is an xarray.Dataset over training time; `params` are the final parameters (NumPy arrays); `spec` is the
     full specification as plain data; `status` is `"finished"`, `"diverged"`, `"step limit"`, `"singular"` or
     `"interrupted"`, and `message` says why; `method` is how a flow was followed and why so (empty for discrete
-    dynamics); `work` counts what was done, `seconds` how long it took. `experiment` is what was run, kept with it while
-    it is in memory; a loaded run has only its `spec`.
+    dynamics); `work` counts what was done, `seconds` how long it took. `id` is the name of the experiment that was
+    asked for (empty if it has none), `ended` when training ended, in seconds since 1970 (0 if that is not known),
+    and `versions` what it was computed with. `experiment` is what was run, kept with it while it is in memory; a loaded
+    run has only its `spec`.
     """
 
     spec: dict[str, Any]
@@ -55,6 +74,9 @@ class Run:
     work: dict[str, int]
     seconds: float
     method: str = ""
+    id: str = ""
+    ended: float = dataclasses.field(default_factory=time.time)
+    versions: dict[str, str] = dataclasses.field(default_factory=_versions, repr=False)
     experiment: Experiment | None = dataclasses.field(default=None, repr=False, compare=False)
 
     @functools.cached_property
@@ -97,13 +119,12 @@ class Run:
         directory = Path(directory)
         free = not directory.exists() or (directory.is_dir() and not any(directory.iterdir()))
         require(free or _is_run(directory), f"{directory} exists and is not a run: choose another directory.")
+        files = self.files()
         directory.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(prefix=f".{directory.name}-", dir=directory.parent))
         try:
-            _write_json(temporary / "spec.json", self.spec)
-            _write_json(temporary / "run.json", self._facts())
-            write_parquet(self.curves, temporary / "curves.parquet")
-            np.savez(temporary / "params.npz", allow_pickle=False, **_flatten(self.params))
+            for name, content in files.items():
+                (temporary / name).write_bytes(content)
             temporary.chmod(0o755)
             if _is_run(directory):  # aside first: at no time is there neither the old run nor the new one
                 aside = Path(tempfile.mkdtemp(prefix=f".{directory.name}-old-", dir=directory.parent))
@@ -117,9 +138,67 @@ class Run:
             raise
         return directory
 
+    def files(self) -> dict[str, bytes]:
+        """The run as files, by name: plain JSON, Parquet, NPZ and text, and their checksums.
+
+        The same run gives the same bytes; `run.json` and `log.txt` say how long it took, so those of two runs of
+        one experiment differ.
+        """
+        files = {
+            "spec.json": to_json(self.spec),
+            "run.json": to_json(self._facts()),
+            "curves.parquet": to_parquet(self.curves),
+            "params.npz": arrays_to_npz(self.params),
+            "log.txt": self._log().encode(),
+        }
+        return {**files, SUMS: sums_of(files)}
+
+    @classmethod
+    def from_files(cls, files: Mapping[str, bytes], where: str = "this run") -> Run:
+        """The run that `files()` wrote; `where` names its place in error messages. `Damaged` if they are not whole."""
+        known = {name: files[name] for name in FILES if name in files and name != SUMS}
+        old = SUMS not in files and "log.txt" not in files  # without checksums, which format 1 did not have
+        for name in _FILES_1 if old else FILES:
+            if name not in files:
+                raise Damaged(f"{where} is not a run: it has no {name}.")
+        if not old:
+            check_sums(files[SUMS], known, where)
+        try:
+            return cls._read(known, where, old)
+        except SpecError:
+            raise
+        except Exception as error:  # of whichever reader
+            raise Damaged(f"{where} is damaged: {error}.") from error
+
+    @classmethod
+    def _read(cls, files: Mapping[str, bytes], where: str, old: bool) -> Run:
+        facts = json.loads(files["run.json"])
+        if facts["format"] > FORMAT:
+            raise SpecError(
+                f"{where} was written by a newer afterfit (format {facts['format']}, this one reads {FORMAT}): upgrade."
+            )
+        if old and facts["format"] > 1:
+            raise Damaged(f"{where} is damaged: it has no {SUMS}.")
+        return cls(
+            spec=json.loads(files["spec.json"]),
+            curves=from_parquet(files["curves.parquet"]),
+            params=arrays_from_npz(files["params.npz"]),
+            metric=facts["metric"],
+            criteria=Criteria(*(Threshold(**facts["criteria"][side]) for side in ("train", "test"))),
+            status=facts["status"],
+            message=facts["message"],
+            method=facts.get("method", ""),  # not in the files of the first afterfit
+            work=facts["work"],
+            seconds=facts["seconds"],
+            id=facts.get("id", ""),  # nor these, before format 2
+            ended=facts.get("ended", 0.0),
+            versions=facts["versions"],
+        )
+
     def _facts(self) -> dict[str, Any]:
         return {
             "format": FORMAT,
+            "id": self.id,
             "metric": self.metric,
             "criteria": {side: dataclasses.asdict(getattr(self.criteria, side)) for side in ("train", "test")},
             "status": self.status,
@@ -127,12 +206,28 @@ class Run:
             "method": self.method,
             "work": self.work,
             "seconds": self.seconds,
+            "ended": self.ended,
             "verdict": self._verdict_if_any(),
-            "versions": {
-                "python": platform.python_version(),
-                **{name: importlib.metadata.version(name) for name in _VERSIONED},
+            "final": {
+                str(name): _number(values.values[-1])
+                for name, values in self.curves.data_vars.items()
+                if values.ndim == 1 and values.size
             },
+            "versions": self.versions,
         }
+
+    def _log(self) -> str:
+        """What happened, for people."""
+        verdict = self._verdict_if_any()
+        lines = {
+            "began": _when(self.ended - self.seconds) if self.ended else "",
+            "ended": _when(self.ended) if self.ended else "",
+            "status": f"{self.status}: {self.message}" if self.message else self.status,
+            "method": self.method,
+            "work": ", ".join(f"{count} {what}" for what, count in self.work.items()),
+            "verdict": self.verdict.describe() if verdict else "none: too few observations",
+        }
+        return "".join(f"{name:8} {text}\n" for name, text in lines.items() if text)
 
     def _verdict_if_any(self) -> dict[str, Any] | None:
         """A run cut short at once has too few observations for a verdict, and is worth keeping all the same."""
@@ -148,61 +243,19 @@ class Run:
 def load(directory: str | Path) -> Run:
     """Read a run that was saved. Nothing is executed: the files are JSON, Parquet and plain arrays."""
     directory = Path(directory)
-    for name in _FILES:
-        require((directory / name).is_file(), f"{directory} is not a run: it has no {name}.")
-    facts = json.loads((directory / "run.json").read_text(encoding="utf-8"))
-    if facts["format"] > FORMAT:
-        raise SpecError(
-            f"{directory} was written by a newer afterfit (format {facts['format']}, this one reads {FORMAT}): upgrade."
-        )
-    with np.load(directory / "params.npz", allow_pickle=False) as arrays:
-        params = _unflatten(dict(arrays))
-    return Run(
-        spec=json.loads((directory / "spec.json").read_text(encoding="utf-8")),
-        curves=read_parquet(directory / "curves.parquet"),
-        params=params,
-        metric=facts["metric"],
-        criteria=Criteria(*(Threshold(**facts["criteria"][side]) for side in ("train", "test"))),
-        status=facts["status"],
-        message=facts["message"],
-        method=facts.get("method", ""),  # not in the files of afterfit 0.1
-        work=facts["work"],
-        seconds=facts["seconds"],
-    )
-
-
-def _write_json(path: Path, data: Any) -> None:
-    path.write_text(json.dumps(data, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    files = {name: path.read_bytes() for name in FILES if (path := directory / name).is_file()}
+    return Run.from_files(files, str(directory))
 
 
 def _is_run(directory: Path) -> bool:
     """Whether a directory holds a run and nothing else, so that replacing it loses nothing of anyone's."""
-    return directory.is_dir() and {path.name for path in directory.iterdir()} == set(_FILES)
+    return directory.is_dir() and {path.name for path in directory.iterdir()} in (set(FILES), set(_FILES_1))
 
 
-def _flatten(params: Any) -> dict[str, np.ndarray]:
-    """Arrays by their place in the tree, written as JSON: `["layers", 0, "weight"]`."""
-    leaves, _ = jax.tree_util.tree_flatten_with_path(params)
-    return {json.dumps([_key(key) for key in path]): np.asarray(leaf) for path, leaf in leaves}
+def _number(value: float) -> float | str:
+    """A number as strict JSON has it, which knows no infinity: `"inf"`, `"nan"`."""
+    return float(value) if math.isfinite(value) else str(float(value))
 
 
-def _key(key: Any) -> str | int:
-    if isinstance(key, jax.tree_util.SequenceKey | jax.tree_util.FlattenedIndexKey):
-        return getattr(key, "idx", getattr(key, "key", 0))
-    return str(getattr(key, "key", getattr(key, "name", key)))
-
-
-def _unflatten(arrays: dict[str, np.ndarray]) -> Any:
-    """Nested dictionaries and lists from the places that `_flatten` writes."""
-    return _grow([(json.loads(place), array) for place, array in arrays.items()])
-
-
-def _grow(leaves: list[tuple[list[str | int], np.ndarray]]) -> Any:
-    if len(leaves) == 1 and not leaves[0][0]:
-        return leaves[0][1]
-    branches: dict[str | int, list] = {}
-    for (head, *rest), array in leaves:
-        branches.setdefault(head, []).append((rest, array))
-    if all(isinstance(head, int) for head in branches):
-        return [_grow(branches[k]) for k in range(len(branches))]
-    return {head: _grow(branch) for head, branch in branches.items()}
+def _when(seconds: float) -> str:
+    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).isoformat(sep=" ", timespec="seconds")

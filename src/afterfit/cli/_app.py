@@ -21,6 +21,7 @@ from afterfit.spec import SpecError
 __all__ = [
     "INTERRUPTED",
     "Quiet",
+    "StoreOption",
     "app",
     "cache_compilations",
     "complain",
@@ -139,6 +140,7 @@ def _about(
       afterfit run boursier2025/fig2 --set penalty.strength=1e-4
       afterfit verify boursier2025                         do the paper's claims hold?
       afterfit diagnose curves.csv                         did this run grok?
+      afterfit runs ls                                     what has been stored
 
     Tab completes ids once `afterfit --install-completion` has been run. Exit codes: 0 done, 1 a claim does
     not hold, 2 refused, 130 interrupted.
@@ -223,3 +225,7 @@ def complete_scale(incomplete: str) -> list[tuple[str, str]]:
 
 
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only what a script needs, and no progress bar.")]
+StoreOption = Annotated[
+    str,
+    typer.Option("--store", metavar="URL", envvar="AFTERFIT_STORE", help="A directory, or a URL such as s3://…."),
+]

@@ -38,9 +38,10 @@ def show(
     The setting is printed by the names that `afterfit run --set` takes. It is also valid TOML: saved in a
     file, `afterfit run my.toml` runs it.
     """
+    from afterfit.experiment import flatten
     from afterfit.papers import find
     from afterfit.papers.gallery import check_scale
-    from afterfit.report import flatten, to_toml
+    from afterfit.report import to_toml
 
     entry = find(id)
     check_scale(scale)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from afterfit.papers import Entry
     from afterfit.run import Run
 
-__all__ = ["run"]
+__all__ = ["parse_changes", "read_job", "run"]
 
 
 def run(
@@ -80,10 +80,11 @@ def run(
     ID` prints one to start from. Each run is saved as soon as it ends. Ctrl-C ends the current run early and
     keeps what was observed.
     """
-    from afterfit.report import picture_bytes, write_atomically, write_report
+    from afterfit.files import write_atomically
+    from afterfit.report import picture_bytes, write_report
 
-    entry, label, experiments = _read_job(job, scale)
-    settings = _parse_changes(changes or [])
+    entry, label, experiments = read_job(job, scale)
+    settings = parse_changes(changes or [])
     experiments = {name: experiment.set(settings) for name, experiment in experiments.items()}
     for experiment in experiments.values():  # all of them now, not when their turn comes
         experiment.model.parameters(experiment.task.signature)
@@ -109,11 +110,11 @@ def run(
         say(str(out / place) if quiet else f"{what:8} {out / place}")
     if not complete:
         if len(runs) < len(experiments):
-            complain(f"{len(experiments) - len(runs)} of {len(experiments)} runs were not started.")
+            complain(f"{len(experiments) - len(runs)} of {len(experiments)} runs were not finished.")
         raise typer.Exit(INTERRUPTED)
 
 
-def _read_job(job: str, scale: str | None) -> tuple[Entry | None, str, dict[str, Experiment]]:
+def read_job(job: str, scale: str | None) -> tuple[Entry | None, str, dict[str, Experiment]]:
     """The gallery entry if it is one, a name for the job, and its experiments by name."""
     if job.endswith(".toml") or Path(job).is_file():
         from afterfit.experiment import Experiment
@@ -128,7 +129,7 @@ def _read_job(job: str, scale: str | None) -> tuple[Entry | None, str, dict[str,
     return entry, f"{entry.id} {scale}", entry.experiments(scale)
 
 
-def _parse_changes(changes: Sequence[str]) -> dict[str, Any]:
+def parse_changes(changes: Sequence[str]) -> dict[str, Any]:
     """`NAME=VALUE` options as values by name. A value is TOML if it can be, else a word."""
     parsed = {}
     for change in changes:
@@ -160,25 +161,28 @@ def _claim_directory(out: Path) -> Path:
 def _carry_out(
     experiments: Mapping[str, Experiment], label: str, directory: Path, quiet: bool
 ) -> tuple[dict[str, Run], bool]:
-    """Run and save one experiment after the other: what came of them, and whether that is all of them."""
+    """Run and save experiments: what came of them, in their order, and whether that is all of them."""
     from afterfit.progress import progress_bar
+    from afterfit.sweeps.threads import run_many
     from afterfit.train import run_experiment
 
     shown = False if quiet else None
-    many = len(experiments) > 8  # runs are then counted, under one bar, instead of watched one by one
     runs: dict[str, Run] = {}
-    with progress_bar(label, shown if many else False) as show:
-        for name, experiment in experiments.items():
-            try:
-                run = run_experiment(experiment, progress=False if many else shown)
-            except KeyboardInterrupt:  # before there was anything to observe
-                return runs, False
-            runs[name] = run
-            _keep(run, directory / re.sub(r"[^\w.=+-]+", "-", name))
-            if run.status == "interrupted":
-                return runs, False
-            show(len(runs) / len(experiments))
-    return runs, True
+
+    def keep(name: str, run: Run) -> None:
+        runs[name] = run
+        _keep(run, directory / re.sub(r"[^\w.=+-]+", "-", name))
+
+    try:
+        if len(experiments) == 1:  # Ctrl-C then keeps what was observed of it
+            ((name, experiment),) = experiments.items()
+            keep(name, run_experiment(experiment, progress=shown))
+        else:
+            with progress_bar(label, shown) as show:
+                run_many(experiments, show, keep)
+    except KeyboardInterrupt:
+        return {name: runs[name] for name in experiments if name in runs}, False
+    return {name: runs[name] for name in experiments}, all(run.status != "interrupted" for run in runs.values())
 
 
 def _keep(run: Run, directory: Path) -> None:

@@ -163,7 +163,7 @@ def _as_json(claims: Sequence[Claim]) -> str:
 
 
 def _write_json(path: Path, claims: Sequence[Claim]) -> None:
-    from afterfit.report import write_atomically
+    from afterfit.files import write_atomically
 
     write_atomically(path, f"{_as_json(claims)}\n".encode())
 

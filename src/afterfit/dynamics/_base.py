@@ -135,7 +135,7 @@ class Discrete(Dynamics):
         return State(params, self.remember(problem, params), jnp.zeros((), jnp.int64), key)
 
     def advance(self, problem: Problem, state: State, target: Array, limit: Int[Array, ""]) -> State:
-        last = jnp.minimum(target, state.step + limit)
+        last = jnp.maximum(state.step, jnp.minimum(target, state.step + limit))
 
         def body(k: Int[Array, ""], carry: tuple[PyTree[Array], Any]) -> tuple[PyTree[Array], Any]:
             return self.step(problem, *carry, jax.random.fold_in(state.key, k))

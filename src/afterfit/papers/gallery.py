@@ -16,6 +16,7 @@ from afterfit.experiment import Experiment
 from afterfit.progress import progress_bar
 from afterfit.run import Run
 from afterfit.spec import nearest, require
+from afterfit.sweeps.threads import run_many
 from afterfit.train import run_experiment
 
 if TYPE_CHECKING:
@@ -103,13 +104,5 @@ def run_all(experiments: Mapping[str, Experiment], label: str, progress: bool | 
     """Carry out several experiments under one progress bar (or the run's own, if there is only one)."""
     if len(experiments) == 1:
         return {name: run_experiment(experiment, progress=progress) for name, experiment in experiments.items()}
-    runs = {}
     with progress_bar(label, progress) as show:
-
-        def carry_out(experiment: Experiment) -> Run:
-            done, total = len(runs), len(experiments)
-            return run_experiment(experiment, progress=lambda share: show((done + share) / total))
-
-        for name, experiment in experiments.items():
-            runs[name] = carry_out(experiment)
-    return runs
+        return run_many(experiments, show)

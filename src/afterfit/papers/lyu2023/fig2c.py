@@ -12,7 +12,7 @@ from afterfit.papers.gallery import Entry, Finding
 from afterfit.papers.lyu2023.modular import accuracy_fan, modular_flow, transition
 from afterfit.plot import legend_below, mark_phases
 from afterfit.run import Run
-from afterfit.sweep.laws import PowerLaw, fit_power_law
+from afterfit.sweeps.laws import PowerLaw, fit_power_law
 
 __all__ = ["Fig2c"]
 

@@ -1,0 +1,183 @@
+"""`afterfit sweep` and `afterfit report`."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from afterfit.cli._app import Quiet, StoreOption, cache_compilations, complain, complete_job, complete_scale, say
+from afterfit.cli.run import parse_changes, read_job
+from afterfit.spec import SpecError, nearest, require
+
+if TYPE_CHECKING:
+    from afterfit.experiment import Experiment
+    from afterfit.sweeps import Sweep
+
+__all__ = ["report", "sweep"]
+
+_FAILED = 1  # exit code
+_TABLE = ("over", "refine", "seeds")  # what [sweep] may say
+
+
+def sweep(
+    job: Annotated[
+        str,
+        typer.Argument(
+            metavar="ID|FILE",
+            help="A gallery id (its headline run) or a TOML file with an experiment.",
+            autocompletion=complete_job,
+        ),
+    ],
+    over: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUES",
+            help="A setting and its values: log:1e-6:1e-2:17, lin:0:1:5, or 1e-3,1e-2. Repeatable.",
+        ),
+    ] = None,
+    seeds: Annotated[int | None, typer.Option(help="How many seeds. [default: 1]", show_default=False)] = None,
+    scale: Annotated[
+        str | None,
+        typer.Option(
+            help="Of a gallery entry: quick or paper. [default: paper]",
+            autocompletion=complete_scale,
+            show_default=False,
+        ),
+    ] = None,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="Change a setting, by its dotted name. Repeatable."),
+    ] = None,
+    on: Annotated[
+        str | None,
+        typer.Option(
+            help="Where: local (Dask on this machine) or a Dask scheduler's address. [default: this process]",
+            show_default=False,
+        ),
+    ] = None,
+    memory: Annotated[float, typer.Option(help="Gigabytes that the runs under way may take together.")] = 4.0,
+    store: StoreOption = "results/store",
+    quiet: Quiet = False,
+) -> None:
+    """Run an experiment over values of its settings.
+
+    Runs that are in the store already are not computed again: the same command goes on where it was interrupted.
+
+    \b
+      afterfit sweep my.toml
+      afterfit sweep notsawo2025/fig3 --scale quick --over penalty.strength=log:1e-6:1e-2:17 --seeds 5
+      afterfit sweep my.toml --over init.scale=0.1,1,10 --on tcp://scheduler:8786
+
+    A file may say it all in a table [sweep]: `seeds = 5` and in [sweep.over] lines such as
+    `"penalty.strength" = "log:1e-6:1e-2:17"`; or [sweep.refine] with `names`, `budget` and `ranges`, to look for the
+    boundary between verdicts. Options come before what the file says. `afterfit report SWEEP` makes a page of it.
+    """
+    from afterfit.sweeps import SweepFailed
+
+    asked = _ask(job, scale, over or [], seeds, changes or [], store)
+    missing = len(asked.missing)
+    if not quiet:
+        say(f"sweep {asked.id}: {_in_short(asked, missing)}")
+    cache_compilations()
+    try:
+        asked.run(on, memory=memory, progress=False if quiet else None)
+    except SweepFailed as failure:
+        complain(str(failure))
+        raise typer.Exit(_FAILED) from None
+    if quiet:
+        say(asked.id)
+        return
+    _tell(asked)
+    where = "" if store == "results/store" else f" --store {shlex.quote(store)}"
+    say(f"\nafterfit report {asked.id}{where}    makes a page of it")
+
+
+def report(
+    id: Annotated[str, typer.Argument(metavar="SWEEP", help="A sweep's id, or the beginning of it.")],
+    out: Annotated[
+        Path | None, typer.Option(help="The file. [default: results/sweep-<id>.html]", show_default=False)
+    ] = None,
+    store: StoreOption = "results/store",
+    quiet: Quiet = False,
+) -> None:
+    """Make a page of a sweep.
+
+    One HTML file with nothing beside it: phase diagram, curves, fitted laws with intervals, tables, and how to
+    reproduce it. A sweep that is not complete is shown as far as it is.
+    """
+    from afterfit.report import write_sweep_report
+    from afterfit.store import Store
+    from afterfit.sweeps import Sweep
+
+    place = Store(store)
+    asked = Sweep.from_dict(place.sweep(id), place)
+    out = out or Path("results") / f"sweep-{asked.id}.html"
+    out.parent.mkdir(parents=True, exist_ok=True)
+    write_sweep_report(out, asked)
+    say(str(out) if quiet else f"report  {out}")
+
+
+def _ask(job: str, scale: str | None, over: list[str], seeds: int | None, changes: list[str], store: str) -> Sweep:
+    """The sweep that the command line and the file together ask for."""
+    from afterfit.sweeps import sweep as make
+    from afterfit.sweeps.knobs import parse_knob, parse_values
+    from afterfit.sweeps.refine import refine
+
+    experiment, table = _read(job, scale)
+    for key in table:
+        require(key in _TABLE, f"[sweep] has no {key!r}: {nearest(key, _TABLE)}")
+    asked: Any = dict(map(parse_knob, over)) or {name: parse_values(v) for name, v in table.get("over", {}).items()}
+    if not asked and "refine" in table:
+        settings = dict(table["refine"])
+        ranges = {name: tuple(pair) for name, pair in settings.pop("ranges", {}).items()}
+        try:
+            asked = refine(*settings.pop("names", ()), ranges=ranges, **settings)
+        except TypeError as error:
+            raise SpecError(f"[sweep.refine] has names, on, budget, ranges and resolution: {error}.") from None
+    require(
+        bool(asked),
+        "the sweep does not say what it goes over: give --over penalty.strength=log:1e-6:1e-2:17, or a table "
+        "[sweep.over] in the file.",
+    )
+    return make(experiment.set(parse_changes(changes)), asked, seeds or table.get("seeds", 1), store)
+
+
+def _read(job: str, scale: str | None) -> tuple[Experiment, Mapping[str, Any]]:
+    """The experiment of a file or the headline of a gallery entry, and the file's table [sweep]."""
+    from afterfit.experiment import Experiment
+
+    if not (job.endswith(".toml") or Path(job).is_file()):
+        return next(iter(read_job(job, scale)[2].values())), {}
+    require(scale is None, f"--scale {scale} is for gallery entries: an experiment in a file has one setting.")
+    data = Experiment.read_toml(job)
+    table = data.pop("sweep", {})
+    require(isinstance(table, Mapping), f"[sweep] must be a table, got {table!r}.")
+    return Experiment.from_dict(data), table
+
+
+def _in_short(asked: Sweep, missing: int) -> str:
+    size = "x".join(str(len(values)) for values in asked.knobs.values())
+    total = len(asked.points) * len(asked.seeds)
+    if asked.refine:
+        return f"up to {asked.refine.budget} runs at the boundary of {asked.refine.on} on a grid of {size}"
+    there = f", {total - missing} of which are there" if missing < total else ""
+    return f"{size} values x {len(asked.seeds)} seeds = {total} runs{there}"
+
+
+def _tell(asked: Sweep) -> None:
+    """How many runs came to which verdict, and the laws they follow."""
+    data = asked.dataset
+    counts = Counter(kind for kind in data["verdict"].values.ravel().tolist() if kind)
+    for kind, count in counts.most_common():
+        say(f"{count:6}  {kind}")
+    for name, values in asked.knobs.items():
+        if len(values) > 1 and all(isinstance(value, float) and value > 0 for value in values):
+            try:
+                say(str(asked.scaling_law("t_gen", x=name)))
+            except SpecError as error:
+                say(f"no law of t_gen against {name}: {error}")

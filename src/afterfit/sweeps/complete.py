@@ -1,0 +1,101 @@
+"""Completing a set of runs: what is missing is claimed, computed and published, whatever else goes on or goes wrong."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+from afterfit.experiment import Experiment
+from afterfit.store import Store
+from afterfit.sweeps import threads
+from afterfit.sweeps.plan import Job, Outcome, plan
+from afterfit.sweeps.slurm import Slurm
+
+__all__ = ["complete"]
+
+_LOOK = 0.5  # seconds between two looks at what other processes have done
+_SOMEWHERE = 16  # workers that a plan for a cluster of unknown size reckons with
+
+
+def complete(
+    store: Store,
+    experiments: Sequence[Experiment],
+    on: str | Slurm | None,
+    memory: float,
+    show: Callable[[float], None],
+) -> dict[str, str]:
+    """Have the runs of all experiments in the store; what went wrong, by the ids of runs that failed.
+
+    `memory` is in bytes; `show` is called with how many runs are there, those under way counted by their share.
+    """
+    there = set(store.ids())
+    lacking = sum(experiment.id not in there for experiment in experiments)
+    if not lacking:
+        return {}
+    for experiment in experiments:  # all of them now, not when their turn comes
+        experiment.model.parameters(experiment.task.signature)
+    workers = threads.cores() if on in (None, "local") else on.jobs if isinstance(on, Slurm) else _SOMEWHERE
+    # A worker of a cluster has its memory to itself; threads share that of their process.
+    jobs = plan(experiments, memory=memory if on is None else memory * workers, workers=workers)
+    failures: dict[str, str] = {}
+    done = len(experiments) - lacking
+    while jobs := _left(jobs, store, failures):
+        turn = _Turn(store, jobs, failures)
+
+        def report(runs: float, done: int = done) -> None:
+            show(done + runs)
+
+        if on is None:
+            ended = threads.carry_out(turn.next_job, report)
+            outcomes = (Outcome.of(experiment, what) for experiment, what in ended)
+        else:
+            from afterfit.sweeps import cluster  # Dask is optional
+
+            claimed = list(iter(turn.next_job, None))
+            outcomes = cluster.carry_out(claimed, on, report)
+        with contextlib.closing(outcomes):
+            turn.publish(outcomes)
+        if not turn.computed:  # others are at work on all that is left
+            time.sleep(_LOOK)
+        done += turn.computed
+    return failures
+
+
+def _left(jobs: Sequence[Job], store: Store, failures: dict[str, str]) -> list[Job]:
+    """The jobs with runs that are neither in the store nor failed."""
+    settled = {*store.ids(), *failures}
+    left = (job.only(id for id in job.ids if id not in settled) for job in jobs)
+    return [job for job in left if job.wanted]
+
+
+class _Turn:
+    """One go through the jobs: those that nobody else is at work on."""
+
+    def __init__(self, store: Store, jobs: Sequence[Job], failures: dict[str, str]):
+        self._store, self._jobs, self._failures = store, iter(jobs), failures
+        self._held: set[str] = set()
+        self.computed = 0
+
+    def next_job(self) -> Job | None:
+        """A job that is claimed for this process; None when there are no more."""
+        for job in self._jobs:
+            claimed = job.only(self._store.claim(job.ids))
+            self._held.update(claimed.ids)
+            if claimed.wanted:
+                return claimed
+        return None
+
+    def publish(self, outcomes: Iterator[Outcome]) -> None:
+        """Put every run into the store as it comes."""
+        try:
+            for outcome in outcomes:
+                if outcome.files is None:
+                    self._failures[outcome.id] = outcome.error
+                else:
+                    self._store.publish(outcome.id, outcome.files)
+                self.computed += 1
+                self._store.release([outcome.id])
+                self._held.discard(outcome.id)
+        finally:
+            self._store.release(self._held)

@@ -1,0 +1,237 @@
+"""A sweep: this run, over these knobs."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import itertools
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from afterfit.experiment import Experiment, flatten
+from afterfit.progress import progress_bar
+from afterfit.spec import nearest, require
+from afterfit.store import Store
+from afterfit.sweeps.complete import complete
+from afterfit.sweeps.knobs import check_knobs
+from afterfit.sweeps.refine import Refine
+from afterfit.sweeps.results import ScalingLaw, Summary, collect, phase_diagram, scaling_law, summarise
+from afterfit.sweeps.slurm import Slurm
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from matplotlib.figure import Figure
+
+__all__ = ["Sweep", "SweepFailed", "sweep"]
+
+_GIGABYTE = 1e9
+Point = tuple[int, ...]  # one index a knob
+
+
+class SweepFailed(RuntimeError):
+    """Some runs of a sweep failed; the others are in the store."""
+
+
+def sweep(
+    spec: Experiment | Mapping[str, Any],
+    over: Mapping[str, Iterable[Any]] | Refine,
+    seeds: int | Sequence[int] = 1,
+    store: str | Store = "results/store",
+) -> Sweep:
+    """The experiment `spec`, over all combinations of some settings and several seeds.
+
+    `over` gives the values of each setting by its dotted name, or is `af.refine(…)`, which looks for the boundary
+    between verdicts. `seeds` is how many, counted from the experiment's own, or a list of them. Runs are kept in
+    `store`, a directory or any fsspec URL: what is there already is not computed again.
+
+    ```python
+    sweep = af.sweep(spec, over={"penalty.strength": af.logspace(1e-6, 1e-2, 17)}, seeds=5)
+    sweep.run()
+    sweep.phase_diagram("verdict")
+    sweep.scaling_law("t_gen", x="penalty.strength").exponent
+    ```
+    """
+    spec = spec if isinstance(spec, Experiment) else Experiment.from_dict(spec)
+    if isinstance(seeds, int):
+        require(seeds >= 1, f"seeds must be 1 or more, got {seeds}.")
+        seeds = range(spec.seed, spec.seed + seeds)
+    require(len(seeds) > 0, "a sweep needs one seed at least, got none.")
+    require(len(set(seeds)) == len(seeds), f"a seed is given twice: {list(seeds)}.")
+    refine = over if isinstance(over, Refine) else None
+    if refine is not None:
+        own = flatten(spec.to_dict())
+        for name in refine.names:
+            require(name in own, f"there is no setting {name!r}: {nearest(name, own)}")
+        over = {name: values.tolist() for name, values in refine.axes(own).items()}
+    assert not isinstance(over, Refine)
+    return Sweep(spec, check_knobs(spec, over), tuple(seeds), Store(store) if isinstance(store, str) else store, refine)
+
+
+@dataclasses.dataclass(eq=False)
+class Sweep:
+    """Runs of one experiment over `knobs` (values by dotted name) and `seeds`, kept in `store`. Made by `af.sweep`."""
+
+    spec: Experiment
+    knobs: dict[str, tuple[Any, ...]]
+    seeds: tuple[int, ...]
+    store: Store
+    refine: Refine | None = None
+    labels: dict[Point, str] = dataclasses.field(default_factory=dict, init=False, repr=False)
+    _summaries: dict[str, Summary] = dataclasses.field(default_factory=dict, init=False, repr=False)
+    _experiments: dict[tuple[Point, int], Experiment] = dataclasses.field(default_factory=dict, init=False, repr=False)
+
+    @property
+    def id(self) -> str:
+        """The name of this sweep: 16 hex digits that its specification, knobs and seeds decide."""
+        return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()[:16]
+
+    def to_dict(self) -> dict[str, Any]:
+        """This sweep as plain data, ready for JSON."""
+        over = dataclasses.asdict(self.refine) if self.refine else {name: list(v) for name, v in self.knobs.items()}
+        return {"spec": self.spec.to_dict(), "refine" if self.refine else "over": over, "seeds": list(self.seeds)}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any], store: str | Store) -> Sweep:
+        """The sweep that `to_dict` wrote."""
+        if "refine" in data:
+            fields = dict(data["refine"])
+            ranges = {name: tuple(pair) for name, pair in fields.pop("ranges").items()}
+            over: Any = Refine(**{**fields, "names": tuple(fields["names"]), "ranges": ranges})
+        else:
+            over = data["over"]
+        return sweep(data["spec"], over, data["seeds"], store)
+
+    # ---------------------------------------------------------------------------------------------- its runs
+
+    def experiment(self, point: Point, seed: int) -> Experiment:
+        """The experiment at a point, an index a knob, with one of the seeds."""
+        if (point, seed) not in self._experiments:
+            values = {name: self.knobs[name][k] for name, k in zip(self.knobs, point, strict=True)}
+            self._experiments[point, seed] = self.spec.set({**values, "seed": seed})
+        return self._experiments[point, seed]
+
+    @property
+    def points(self) -> list[Point]:
+        """All points of a grid; of a refined diagram, those that were or are to be run, as far as is known."""
+        if self.refine is None:
+            return list(itertools.product(*(range(len(values)) for values in self.knobs.values())))
+        return [point for points in self._rounds() for point in points]
+
+    @property
+    def missing(self) -> list[Experiment]:
+        """The experiments whose runs are not in the store."""
+        there = set(self.store.ids())
+        return [experiment for experiment in self._of(self.points) if experiment.id not in there]
+
+    def _of(self, points: Iterable[Point]) -> list[Experiment]:
+        return [self.experiment(point, seed) for seed in self.seeds for point in points]
+
+    def _rounds(self) -> Iterator[list[Point]]:
+        """The rounds of a refined diagram; each has to be complete before the next is known."""
+        assert self.refine is not None
+        self.labels = {}
+        while points := self.refine.next_round(self.labels, len(self.seeds)):
+            yield points
+            if not all(experiment.id in self.store for experiment in self._of(points)):
+                return
+            self.labels |= {point: self._label(point) for point in points}
+
+    def _label(self, point: Point) -> str:
+        """What most seeds say at a point; of equally many, the first in the alphabet."""
+        assert self.refine is not None
+        said = Counter(getattr(self._summary(self.experiment(point, seed).id), self.refine.on) for seed in self.seeds)
+        return min(said, key=lambda label: (-said[label], label))
+
+    def _summary(self, id: str) -> Summary:
+        if id not in self._summaries:
+            self._summaries[id] = summarise(self.store.load(id))
+        return self._summaries[id]
+
+    def run(
+        self,
+        on: str | Slurm | None = None,
+        *,
+        memory: float = 4.0,
+        progress: bool | Callable[[float], None] | None = None,
+    ) -> Sweep:
+        """Compute what is missing, and keep it in the store run by run.
+
+        `on` is where: this process (None: as many threads as cores), `"local"` (Dask, a process a core), the address of
+        a Dask scheduler, or `af.slurm(…)`. `memory` is how many gigabytes the runs under way may take together (on a
+        cluster: those of one worker). A sweep that was interrupted or killed goes on where it was; several processes
+        may run the same sweep at once and share its work. Runs that fail do not stop the others: what failed is said
+        in a `SweepFailed` at the end.
+        """
+        require(memory > 0, f"memory is in gigabytes and must be positive, got {memory}.")
+        self.store.keep_sweep(self.id, self.to_dict())
+        total = self.refine.budget if self.refine else len(self.seeds) * len(self.points)
+        bar = contextlib.nullcontext(progress) if callable(progress) else progress_bar("sweep", progress)
+        failures: dict[str, str] = {}
+        done = 0
+        with bar as show:
+            for points in self._rounds() if self.refine else [self.points]:
+                experiments = self._of(points)
+
+                def report(runs: float, done: int = done) -> None:
+                    show(min(1.0, (done + runs) / total))
+
+                failures |= complete(self.store, experiments, on, memory * _GIGABYTE, report)
+                done += len(experiments)
+                if failures:
+                    break
+        if failures:
+            raise SweepFailed(self._complain(failures))
+        return self
+
+    def _complain(self, failures: Mapping[str, str]) -> str:
+        """What failed, with the setting of the first of each kind."""
+        places = {experiment.id: key for key, experiment in self._experiments.items()}
+        lines = []
+        for error in dict.fromkeys(failures.values()):
+            ids = [id for id, said in failures.items() if said == error]
+            point, seed = places[ids[0]]
+            setting = ", ".join(f"{name}={self.knobs[name][k]}" for name, k in zip(self.knobs, point, strict=True))
+            lines.append(f"  {len(ids)} x {error} (such as {setting}, seed={seed})")
+        return "\n".join([f"{len(failures)} runs failed; the others are in {self.store.url}.", *lines])
+
+    # ------------------------------------------------------------------------------------------ what they say
+
+    @property
+    def dataset(self) -> xr.Dataset:
+        """Everything that is in the store of this sweep: one dimension a knob, `seed`, and `time` for the curves.
+
+        `verdict`, `status`, `t_fit`, `t_gen`, `delay_ratio`, `end` (the last training time), `seconds`, `id` and the
+        last value of every curve (`final_…`) are over the knobs and seeds; curves with one number a time are over
+        `time` as well. Runs observed at different times are brought to common ones. What is not there is NaN or empty.
+        """
+        return collect(self)
+
+    def phase_diagram(
+        self,
+        quantity: str = "verdict",
+        *,
+        x: str | None = None,
+        y: str | None = None,
+        at: Mapping[str, Any] | None = None,
+    ) -> Figure:
+        """A map of a quantity over one or two knobs: what most seeds say of kinds, the median over seeds of numbers.
+
+        `x` and `y` are the knobs of its axes (the first two when not given); `at` fixes the values of others.
+        """
+        return phase_diagram(self, quantity, x, y, at or {})
+
+    def scaling_law(self, quantity: str = "t_gen", *, x: str, at: Mapping[str, Any] | None = None) -> ScalingLaw:
+        """quantity = C·x^p, with an interval for p over seeds; runs that never got there count as censored.
+
+        `at` fixes values of other knobs; over those it does not fix, the law is for all values together.
+
+        ```python
+        law = sweep.scaling_law("t_gen", x="penalty.strength")
+        law.exponent, law.interval
+        law.plot()
+        ```
+        """
+        return scaling_law(self, quantity, x, at or {})

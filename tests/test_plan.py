@@ -1,0 +1,134 @@
+"""Which runs go together: all of them once, of one structure, within the memory."""
+
+import math
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from afterfit import Experiment
+from afterfit.dynamics import Adam, Discrete, GradientDescent, GradientFlow
+from afterfit.inits import He, ScaledGaussian
+from afterfit.lanes import Batch, Lane
+from afterfit.models import MLP, DiagonalNet, Linear
+from afterfit.penalties import L1, L2
+from afterfit.sweeps.plan import footprint, plan
+from afterfit.tasks import Arrays, ModularArithmetic, SparseRecovery
+from afterfit.train import prepare
+
+DESCENT = Experiment(
+    SparseRecovery(n=12, sparsity=2, N=7), Linear(), GradientDescent(0.1, 400), L1(1e-2), ScaledGaussian(0.3)
+)
+FLOW = Experiment(
+    SparseRecovery(n=12, sparsity=2, N=7), DiagonalNet(), GradientFlow(10.0), L2(1e-2), ScaledGaussian(0.3)
+)
+NET = Experiment(ModularArithmetic(p=7), MLP(hidden=(16,)), Adam(1e-3, 100), L2(1e-3), He())
+
+changes = st.fixed_dictionaries(
+    {
+        "seed": st.integers(0, 3),
+        "penalty.strength": st.sampled_from([1e-3, 1e-2, 1e-1]),
+        "dynamics.steps": st.sampled_from([100, 150, 1000, 90_000]),
+        "task.n": st.sampled_from([12, 15]),
+        "dynamics.kind": st.sampled_from(["GradientDescent", "ProximalGradient"]),
+    }
+)
+
+
+def changed(change):
+    kind = {"kind": change["dynamics.kind"], "lr": 0.1, "steps": change["dynamics.steps"]}
+    rest = {name: value for name, value in change.items() if not name.startswith("dynamics")}
+    return DESCENT.set({**rest, "dynamics": kind})
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.lists(changes, min_size=1, max_size=40), st.sampled_from([1, 2, 7]))
+def test_every_run_is_in_one_job_with_others_like_it(asked, workers):
+    experiments = [changed(change) for change in asked]
+    jobs = plan(experiments, memory=1e9, workers=workers)
+    planned = [experiment for job in jobs for experiment in job.experiments]
+    assert sorted(map(id, planned)) == sorted(map(id, experiments))
+    for job in jobs:
+        assert job.wanted == tuple(range(len(job.experiments)))
+        assert len(job.experiments) <= math.ceil(len(experiments) / workers)
+        specs = [experiment.to_dict() for experiment in job.experiments]
+        assert len({(spec["task"]["n"], spec["dynamics"]["kind"]) for spec in specs}) == 1
+        steps = [spec["dynamics"]["steps"] for spec in specs]
+        assert max(steps) <= 2 * min(steps)
+        if job.shared:
+            assert len({spec["seed"] for spec in specs}) == 1
+            first, *others = (experiment.draw() for experiment in job.experiments)
+            for other in others:
+                np.testing.assert_array_equal(other.inputs, first.inputs)
+                np.testing.assert_array_equal(other.targets, first.targets)
+
+
+def test_memory_is_kept_to():
+    size = footprint(DESCENT)
+    experiments = [DESCENT.set({"seed": seed}) for seed in range(30)]
+    for lanes in (1, 3, 10):
+        jobs = plan(experiments, memory=2 * (lanes + 0.5) * size, workers=2)
+        assert max(len(job.experiments) for job in jobs) == lanes
+
+
+def test_large_runs_and_few_flows_go_alone():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(3000, 1000)), rng.normal(size=3000)
+    large = Arrays(X, y, X[:10], y[:10])
+    experiments = [
+        Experiment(large, Linear(), GradientDescent(1e-3, 10), L1(strength), ScaledGaussian(0.1), observations=2)
+        for strength in (0.1, 0.2, 0.3, 0.4, 0.5)
+    ]
+    assert [len(job.experiments) for job in plan(experiments, memory=1e12, workers=1)] == [1] * 5
+    flows = [FLOW.set({"penalty.strength": float(s)}) for s in np.geomspace(1e-3, 1, 40)]
+    assert {len(job.experiments) for job in plan(flows[:10], memory=1e9, workers=1)} == {1}
+    assert max(len(job.experiments) for job in plan(flows, memory=1e9, workers=1)) > 10
+
+
+@pytest.mark.parametrize("experiment", [DESCENT, FLOW, NET], ids=["descent", "flow", "net"])
+def test_a_batch_takes_no_more_than_was_planned(experiment):
+    # Against what XLA itself says of the compiled program: arguments, results and scratch space.
+    width = 6
+    with jax.enable_x64(True):
+        lanes = [Lane(e, *prepare(e)) for e in (experiment.set({"seed": seed}) for seed in range(width))]
+        stacked = [Batch(lanes)._stack([pick(lane) for lane in lanes]) for pick in (_traced, _problem, _params, _key)]
+        goal, limit = jnp.asarray(lanes[0].targets[-1]), jnp.asarray(10)
+
+        def move(dynamics, problem, params, key):
+            return dynamics.advance(problem, dynamics.start(problem, params, key), goal, limit)
+
+        arrays, static = eqx.partition(stacked, eqx.is_array)
+        moving = jax.jit(lambda arrays: eqx.filter(eqx.filter_vmap(move)(*eqx.combine(arrays, static)), eqx.is_array))
+        said = moving.lower(arrays).compile().memory_analysis()
+    taken = said.argument_size_in_bytes + said.output_size_in_bytes + said.temp_size_in_bytes
+    assert taken <= width * footprint(experiment)
+    assert width * footprint(experiment) <= 300 * taken, "so careful that nothing would go together"
+
+
+def _traced(lane):
+    return lane.traced
+
+
+def _problem(lane):
+    return lane.problem
+
+
+def _params(lane):
+    return lane.params
+
+
+def _key(lane):
+    return lane.key
+
+
+def test_a_job_for_some_of_its_runs_keeps_the_others_places():
+    (job,) = plan([DESCENT.set({"penalty.strength": s}) for s in (0.1, 0.2, 0.3, 0.4)], memory=1e9, workers=1)
+    assert isinstance(job.experiments[0].dynamics, Discrete)
+    some = job.only([job.ids[2], job.ids[0]])
+    assert some.experiments == job.experiments
+    assert some.wanted == (0, 2)
+    assert some.ids == [job.ids[0], job.ids[2]]

@@ -1,0 +1,260 @@
+"""Sweeps: what is asked for is computed once, kept, and told; killed and started again, it is bit for bit the same."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import afterfit as af
+from afterfit import Experiment, SpecError, Store
+from afterfit.dynamics import GradientDescent
+from afterfit.inits import ScaledGaussian
+from afterfit.models import Linear
+from afterfit.penalties import L1
+from afterfit.sweeps import Sweep, SweepFailed
+from afterfit.sweeps.knobs import parse_knob
+from afterfit.tasks import SparseRecovery
+from afterfit.train import run_experiment
+
+SPEC = Experiment(
+    SparseRecovery(n=12, sparsity=1, N=9, scale=3.0),
+    Linear(),
+    GradientDescent(0.1, 30_000),
+    L1(1e-4),
+    ScaledGaussian(1e-6),
+    observations=60,
+)
+OVER = {"penalty.strength": af.logspace(1e-4, 1e-2, 3), "dynamics.lr": (0.05, 0.1)}
+
+
+@pytest.fixture(scope="module")
+def sweep(tmp_path_factory):
+    return af.sweep(SPEC, OVER, seeds=2, store=str(tmp_path_factory.mktemp("sweep") / "store")).run(progress=False)
+
+
+def test_every_run_is_in_the_store_and_is_the_run_of_its_experiment(sweep):
+    assert sweep.missing == []
+    assert len(sweep.store.ids()) == 3 * 2 * 2
+    point, seed = (1, 0), 1
+    asked = SPEC.set({"penalty.strength": 1e-3, "dynamics.lr": 0.05, "seed": seed})
+    assert sweep.experiment(point, seed) == asked
+    stored, alone = sweep.store.load(asked.id), run_experiment(asked)
+    assert stored.spec == alone.spec
+    np.testing.assert_allclose(stored.curves.test_error, alone.curves.test_error, rtol=1e-9)
+
+
+def test_the_dataset_says_what_the_runs_say(sweep):
+    data = sweep.dataset
+    assert data["t_gen"].dims == ("penalty.strength", "dynamics.lr", "seed")
+    assert data["test_error"].dims == ("penalty.strength", "dynamics.lr", "seed", "time")
+    for strength in OVER["penalty.strength"]:
+        for lr in OVER["dynamics.lr"]:
+            cell = data.sel({"penalty.strength": strength, "dynamics.lr": lr, "seed": 1})
+            run = sweep.store.load(str(cell["id"].item()))
+            assert (run.spec["penalty"]["strength"], run.spec["dynamics"]["lr"], run.spec["seed"]) == (strength, lr, 1)
+            assert cell["verdict"] == run.verdict.kind
+            assert cell["t_gen"].item() == pytest.approx(run.verdict.t_gen or np.nan, nan_ok=True)
+            assert cell["final_test_error"] == run.curves["test_error"][-1]
+            # Step sizes differ, and with them the times: the curves are brought to common ones, along log time.
+            own = run.curves.isel(time=slice(1, None))
+            inside = (data["time"] >= own["time"][0]) & (data["time"] <= own["time"][-1])
+            common = np.interp(np.log(data["time"][inside]), np.log(own["time"]), own["test_error"])
+            np.testing.assert_allclose(cell["test_error"][inside], common, rtol=1e-12)
+            beyond = data["time"] > own["time"][-1] * (1 + 1e-9)
+            assert np.isnan(cell["test_error"][beyond]).all()
+
+
+def test_the_same_sweep_computes_nothing_again(sweep, monkeypatch):
+    def forbidden(*_, **__):
+        raise AssertionError("computed again")
+
+    monkeypatch.setattr("afterfit.sweeps.threads.run_together", forbidden)
+    again = af.sweep(SPEC, OVER, seeds=2, store=sweep.store.url)
+    assert again.id == sweep.id
+    again.run(progress=False)
+
+
+def test_a_larger_sweep_computes_only_what_is_missing(sweep, tmp_path):
+    before = {id: (Path(sweep.store.url) / id).stat().st_mtime_ns for id in sweep.store.ids()}
+    larger = af.sweep(SPEC, {**OVER, "dynamics.lr": (0.05, 0.1, 0.2)}, seeds=3, store=sweep.store.url)
+    assert len(larger.missing) == 3 * 3 * 3 - len(before)
+    larger.run(progress=False)
+    assert larger.missing == []
+    assert before == {id: (Path(sweep.store.url) / id).stat().st_mtime_ns for id in before}
+    assert set(sweep.store.sweeps()) == {sweep.id, larger.id}
+    read = Sweep.from_dict(sweep.store.sweep(larger.id[:6]), sweep.store)
+    assert read.id == larger.id
+    assert read.knobs == larger.knobs
+
+
+def test_a_damaged_run_is_set_aside_and_computed_again(sweep):
+    id = sweep.experiment((0, 0), 0).id
+    good = sweep.store.load(id)
+    curves = Path(sweep.store.url) / id / "curves.parquet"
+    content = bytearray(curves.read_bytes())
+    content[len(content) // 2] ^= 1
+    curves.write_bytes(content)
+    with pytest.raises(SpecError, match=r"curves\.parquet"):
+        sweep.dataset  # noqa: B018
+    assert [experiment.id for experiment in sweep.missing] == [id]
+    sweep.run(progress=False)
+    assert sweep.store.load(id).curves.identical(good.curves)
+
+
+def test_scaling_law_of_the_fit(sweep):
+    # t_gen of subgradient descent under L1 is ‖â − a*‖_∞/β: exponent −1 (Notsawo et al. 2025, Fig. 4).
+    spec = SPEC.set({"dynamics.steps": 600_000, "dynamics.lr": 0.3})
+    slow = af.sweep(spec, {"penalty.strength": (5e-6, 1e-5, 2e-5)}, seeds=(1, 2, 4), store=sweep.store.url)
+    law = slow.run(progress=False).scaling_law("t_gen", x="penalty.strength")
+    assert law.exponent == pytest.approx(-1, abs=0.1)
+    assert law.interval[0] < law.exponent < law.interval[1]
+    assert law.law.n == 9
+    assert law.plot().axes
+    # A law over all step sizes together has a row for each.
+    assert sweep.scaling_law("final_train_error", x="penalty.strength").values.shape == (6, 2)
+    assert sweep.scaling_law("final_train_error", x="penalty.strength", at={"dynamics.lr": 0.1}).values.shape == (3, 2)
+
+
+def test_a_refined_diagram_finds_the_boundary_of_the_grid(tmp_path):
+    # With so few steps a run generalises only under a strong pull; and too strong a pull leaves too large an error.
+    spec = SPEC.set({"dynamics.steps": 20_000, "observations": 40})
+    ranges = {"penalty.strength": (1e-6, 1e-2)}
+    over = af.refine("penalty.strength", budget=30, ranges=ranges, resolution=33)
+    refined = af.sweep(spec, over, store=str(tmp_path / "refined")).run(progress=False)
+    dense = af.sweep(spec, {"penalty.strength": refined.knobs["penalty.strength"]}, store=str(tmp_path / "dense"))
+    verdicts = dense.run(progress=False).dataset["verdict"].isel(seed=0).values
+    filled, ran = refined.refine.fill(refined.labels)
+    assert len(set(verdicts)) > 1
+    assert list(filled) == list(verdicts)
+    assert ran.sum() == len(refined.store.ids()) <= 33 / 2
+    assert refined.phase_diagram("verdict").axes
+    assert Sweep.from_dict(refined.store.sweep(refined.id), refined.store).missing == []
+
+
+class Failing(SparseRecovery):
+    """A task that cannot be drawn when it is too large."""
+
+    def draw(self, rng):
+        if self.n == 13:
+            raise RuntimeError("thirteen is unlucky")
+        return super().draw(rng)
+
+
+def test_runs_that_fail_do_not_stop_the_others(tmp_path):
+    spec = Experiment(Failing(n=12, sparsity=1, N=9), Linear(), GradientDescent(0.1, 50), L1(1e-3), ScaledGaussian(0.1))
+    failing = af.sweep(spec, {"task.n": (12, 13, 14)}, seeds=2, store=str(tmp_path / "store"))
+    with pytest.raises(SweepFailed, match=r"2 runs failed(.|\n)*thirteen is unlucky(.|\n)*task\.n=13"):
+        failing.run(progress=False)
+    assert len(failing.store.ids()) == 4
+    assert {experiment.task.n for experiment in failing.missing} == {13}
+
+
+def test_what_cannot_be_swept_is_refused_before_any_work(tmp_path):
+    store = str(tmp_path / "store")
+    for over, words in (
+        ({}, "one setting at least"),
+        ({"penalty.strenth": (1.0,)}, "penalty.strength"),
+        ({"penalty.strength": "1e-3"}, "several values"),
+        ({"penalty.strength": (1e-3, 1e-3)}, "twice"),
+        ({"penalty.strength": ("much",)}, "must be a number"),
+        ({"seed": (1, 2)}, "seeds="),
+        (af.refine("penalty.strenth"), "penalty.strength"),
+    ):
+        with pytest.raises(SpecError, match=words):
+            af.sweep(SPEC, over, store=store)
+    with pytest.raises(SpecError, match="seeds must be 1 or more"):
+        af.sweep(SPEC, OVER, seeds=0, store=store)
+    with pytest.raises(SpecError, match=r"call sweep\.run"):
+        af.sweep(SPEC, OVER, store=store).dataset  # noqa: B018
+    assert not Path(store).exists()
+
+
+def test_values_on_the_command_line():
+    assert parse_knob("penalty.strength=log:1e-4:1e-2:3") == ("penalty.strength", (1e-4, 1e-3, 1e-2))
+    assert parse_knob("task.n=10,20") == ("task.n", (10, 20))
+    assert parse_knob("dynamics.lr=lin:0.1:0.3:3")[1] == pytest.approx((0.1, 0.2, 0.3))
+    assert parse_knob("penalty.kind=L1,L2") == ("penalty.kind", ("L1", "L2"))
+    for wrong in ("penalty.strength", "x=log:1:2", "x=log:1:b:3", "x=log:-1:1:3"):
+        with pytest.raises(SpecError):
+            parse_knob(wrong)
+
+
+def test_stores_elsewhere(sweep):
+    elsewhere = af.sweep(SPEC, OVER, seeds=1, store="memory://test-sweep").run(progress=False)
+    assert elsewhere.missing == []
+    for experiment in (elsewhere.experiment((0, 0), 0), elsewhere.experiment((2, 1), 0)):
+        there, here = elsewhere.store.load(experiment.id), Store(sweep.store.url).load(experiment.id)
+        np.testing.assert_allclose(there.curves.test_error, here.curves.test_error, rtol=1e-9)
+
+
+# Interrupted, killed, and several at once.
+
+PROGRAM = """
+import sys
+import afterfit as af
+from tests.test_sweep import OVER, SPEC
+af.sweep(SPEC.set({"dynamics.steps": 200_000}), OVER, seeds=3, store=sys.argv[1]).run(progress=False)
+"""
+
+
+def start(store, stderr=subprocess.DEVNULL):
+    root = Path(__file__).parent.parent
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root), *sys.path])}
+    return subprocess.Popen([sys.executable, "-c", PROGRAM, str(store)], env=environment, stderr=stderr)
+
+
+def what_matters(store):
+    """The bytes of every run, but for what says how long it took."""
+    return {
+        f"{id}/{name}": (Path(store) / id / name).read_bytes()
+        for id in Store(store).ids()
+        for name in ("spec.json", "curves.parquet", "params.npz")
+    }
+
+
+def test_killed_and_started_again_it_is_the_same_bit_for_bit(tmp_path):
+    undisturbed, killed = tmp_path / "undisturbed", tmp_path / "killed"
+    began = time.monotonic()
+    assert start(undisturbed).wait() == 0
+    takes = time.monotonic() - began
+    moments = random.Random(0)
+    for _ in range(2):
+        process = start(killed)
+        time.sleep(moments.uniform(0.3, 0.95) * takes)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        for id in Store(killed).ids():  # whatever is visible is whole
+            Store(killed).load(id)
+    # Two processes at once finish it together.
+    processes = [start(killed), start(killed)]
+    assert [process.wait() for process in processes] == [0, 0]
+    assert what_matters(killed) == what_matters(undisturbed)
+    assert len(Store(killed).ids()) == 18
+    seconds = [json.loads((killed / id / "run.json").read_text())["seconds"] for id in Store(killed).ids()]
+    assert all(s > 0 for s in seconds)
+
+
+def test_control_c_keeps_what_is_finished(tmp_path):
+    process = start(tmp_path / "store", stderr=subprocess.PIPE)
+    while not (tmp_path / "store").exists():
+        time.sleep(0.05)
+    time.sleep(2.0)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode != 0
+    assert b"KeyboardInterrupt" in said
+    store = Store(tmp_path / "store")
+    for id in store.ids():
+        assert store.load(id).status == "finished"
+    # Nobody holds what was not finished.
+    missing = af.sweep(SPEC.set({"dynamics.steps": 200_000}), OVER, seeds=3, store=store.url).missing
+    ids = [experiment.id for experiment in missing]
+    assert store.claim(ids) == set(ids)
+    store.release(ids)
