@@ -7,15 +7,13 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 from matplotlib.figure import Figure
 
-from afterfit import dynamics, inits, models, penalties, tasks
 from afterfit.experiment import Experiment
 from afterfit.papers.gallery import Entry, Finding
 from afterfit.papers.lyu2023.accuracy import ALL, accuracy_picture, first_time, halfway_time
+from afterfit.papers.lyu2023.modular import LR, modular_flow
 from afterfit.run import Run
 
 __all__ = ["Fig2a"]
-
-_LR = 0.002  # the authors' learning rate, which turns training time into their steps
 
 
 class Fig2a(Entry):
@@ -36,35 +34,23 @@ class Fig2a(Entry):
     )
 
     def experiments(self, scale: str) -> dict[str, Experiment]:
-        # Kinks of the ReLUs set the error of a step here, not the slow motion: docs/benchmarks.md halves the tolerance.
-        if scale == "paper":
-            return {"run": self._experiment(p=97, fraction=0.4, width=1024, decay=1e-4, until=1e5, rtol=5e-2)}
-        return {"run": self._experiment(p=23, fraction=0.9, width=256, decay=1e-3, until=4e3, rtol=3e-2)}
-
-    def _experiment(self, p: int, fraction: float, width: int, decay: float, until: float, rtol: float) -> Experiment:
-        return Experiment(
-            task=tasks.ModularArithmetic(p=p, fraction=fraction, precision="single"),
-            model=models.MLP((width,), biases="hidden"),
-            penalty=penalties.L2(decay),
-            dynamics=dynamics.GradientFlow(until=until, first=100 * _LR, rtol=rtol, method="stabilised"),
-            init=inits.He(),
-            observations=100,
-        )
+        decay, until = (1e-4, 1e5) if scale == "paper" else (1e-3, 4e3)
+        return {"run": modular_flow(scale, decay, until)}
 
     def picture(self, runs: Mapping[str, Run]) -> Figure:
         run = runs["run"]
-        return accuracy_picture(run, _LR, chance=1 / run.spec["task"]["p"])
+        return accuracy_picture(run, LR, chance=1 / run.spec["task"]["p"])
 
     def check(self, runs: Mapping[str, Run], scale: str, progress: bool | None) -> Iterator[Finding]:
         run, curves, verdict = runs["run"], runs["run"].curves, runs["run"].verdict
         test, chance = curves["test_accuracy"], 1 / run.spec["task"]["p"]
         slow = 1 / run.spec["penalty"]["strength"]
-        million = 1e6 * _LR if scale == "paper" else slow
+        million = 1e6 * LR if scale == "paper" else slow
         fitted = first_time(curves, curves["train_accuracy"].values >= ALL)
         yield Finding(
             self.claims[0],
             "100 % in 10⁶ steps" if scale == "paper" else "100 % before weight decay acts, at t ≈ 1/λ",
-            f"100 % from t={fitted:.3g} ({fitted / _LR:.2g} steps)",
+            f"100 % from t={fitted:.3g} ({fitted / LR:.2g} steps)",
             fitted <= million,
         )
         guess = float(test.sel(time=fitted, method="nearest")) if np.isfinite(fitted) else np.nan
@@ -75,12 +61,12 @@ class Fig2a(Entry):
             guess <= chance + 0.05,
         )
         halfway = halfway_time(run)
-        expected = 1e7 * _LR if scale == "paper" else 10 * fitted
+        expected = 1e7 * LR if scale == "paper" else 10 * fitted
         yield Finding(
             self.claims[2],
             "after one additional order of magnitude in the number of steps, it suddenly jumps to 100 %; App. B.1: a "
             "sharp transition at ~10⁷ steps",
-            f"half-way at t={halfway:.3g} ({halfway / _LR:.2g} steps), {halfway / fitted:.2g} times the time "
+            f"half-way at t={halfway:.3g} ({halfway / LR:.2g} steps), {halfway / fitted:.2g} times the time "
             f"of the fit; 10–90 % within {verdict.width_decades or np.nan:.2f} decades; {float(test[-1]):.2%} at the "
             f"end; {verdict}",
             verdict.kind == "grokking" and bool(test[-1] >= 0.99) and 10**-0.5 <= halfway / expected <= 10**0.5,

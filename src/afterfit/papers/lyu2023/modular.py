@@ -1,0 +1,73 @@
+"""Modular addition by a two-layer ReLU net: the setting of Fig. 2, and when its test accuracy changes."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from afterfit import dynamics, inits, models, penalties, tasks
+from afterfit.experiment import Experiment
+from afterfit.papers.lyu2023.accuracy import show_steps
+from afterfit.plot import log_time_axes
+from afterfit.run import Run
+
+__all__ = ["LR", "Transition", "accuracy_fan", "modular_flow", "transition"]
+
+LR = 0.002  # the authors' learning rate, which turns training time into their steps
+
+
+def modular_flow(
+    scale: str,
+    decay: float,
+    until: float,
+    init: inits.Init = inits.He(),
+    first: float = 100 * LR,
+    observations: int = 100,
+) -> Experiment:
+    """A two-layer ReLU net on modular addition by gradient flow: p = 97 and 1024 units, or made small."""
+    # Kinks of the ReLUs set the error of a step here, not the slow motion: docs/benchmarks.md halves the tolerance.
+    p, fraction, width, rtol = (97, 0.4, 1024, 5e-2) if scale == "paper" else (23, 0.9, 256, 3e-2)
+    return Experiment(
+        task=tasks.ModularArithmetic(p=p, fraction=fraction, precision="single"),
+        model=models.MLP((width,), biases="hidden"),
+        penalty=penalties.L2(decay),
+        dynamics=dynamics.GradientFlow(until=until, first=first, rtol=rtol, method="stabilised"),
+        init=init,
+        observations=observations,
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Transition:
+    """When the test accuracy reached a level for good; if it had not by the end of the run, `time` is that end."""
+
+    time: float
+    censored: bool
+
+    def __str__(self) -> str:
+        return f"{'> ' if self.censored else ''}{self.time:.3g}"
+
+
+def transition(run: Run, level: float | None = None) -> Transition:
+    """When the test accuracy of a run reached `level`, or the verdict's threshold."""
+    t_gen = run.diagnose(generalise=level).t_gen
+    return Transition(float(run.curves["time"][-1]) if t_gen is None else t_gen, t_gen is None)
+
+
+def accuracy_fan(ax: Axes, runs: Sequence[Run], labels: Sequence[str]) -> None:
+    """Training (dashed) and test accuracy (solid) of several runs, from light to dark, over time and steps."""
+    for run, label, grey in zip(runs, labels, np.linspace(0.75, 0.0, len(runs)), strict=True):
+        curves = run.curves.isel(time=slice(1, None))
+        ax.plot(curves["time"], 100 * curves["train_accuracy"], color=str(grey), ls="--", lw=1.0)
+        ax.plot(curves["time"], 100 * curves["test_accuracy"], color=str(grey), lw=2.0, label=label)
+    ax.plot([], [], "k--", lw=1.0, label="training")
+    ax.axhline(100 / runs[0].spec["task"]["p"], color="k", ls=":", lw=1, label="guessing")
+    ax.set(ylabel="accuracy (%)", ylim=(-5, 104))
+    log_time_axes(ax)
+    show_steps(ax, LR, f"steps of gradient descent at rate {LR:g}")
+    ax.legend(  # below the axis of steps
+        loc="upper center", bbox_to_anchor=(0.5, 0.0), borderaxespad=11, ncols=3, frameon=False, fontsize="small"
+    )
