@@ -23,10 +23,11 @@ from afterfit.train import prepare
 
 __all__ = ["Job", "Outcome", "footprint", "plan"]
 
-_WIDEST = 32  # lanes of a batch: more are no quicker on a CPU
+_WIDEST = 64  # lanes of a batch: more are no quicker on a CPU
+_CACHE = 256e3  # bytes of data that lanes with data of their own may have together: half of what a core keeps near
 _LARGE = 32e6  # bytes of a run whose steps take so long by themselves that nothing is gained by going together
 _MANY_FLOWS = 16  # flows whose going together is worth compiling it, which takes several times as long
-_ENOUGH = 4  # lanes with the same data, from which one product with a matrix is quicker than many with vectors
+_ENOUGH = 16  # lanes with the same data, from which one product with a matrix is quicker than many with vectors
 _APART = 2.0  # lanes of a batch wait for the longest of them, which makes at most so many times their steps
 
 
@@ -80,12 +81,15 @@ def plan(experiments: Sequence[Experiment], *, memory: float, workers: int) -> l
         if widest == 1:
             jobs += [_job([experiment], shared=False) for experiment in group]
             continue
-        by_data = _grouped(group, _data).values()
-        for same in by_data:
-            if len(same) >= _ENOUGH:
-                jobs += [_job(part, shared=True) for part in _parts(same, widest)]
-        others = [experiment for same in by_data if len(same) < _ENOUGH for experiment in same]
-        jobs += [_job(part, shared=False) for part in _parts(others, widest)]
+        for stretch in _stretches(group):
+            others = []
+            for same in _grouped(stretch, _data).values():
+                if len(same) >= _ENOUGH:
+                    jobs += [_job(part, shared=True) for part in _cut(same, widest)]
+                else:
+                    others += same
+            narrow = max(4, min(widest, int(_CACHE // _data_bytes(group[0]))))
+            jobs += [_job(part, shared=False) for part in _cut(others, min(narrow, widest))]
     return sorted(jobs, key=lambda job: -_work(job))
 
 
@@ -106,18 +110,28 @@ def _widest(group: Sequence[Experiment], memory: float, fair: int) -> int:
     return max(1, min(_WIDEST, fair, int(memory // size))) if size < _LARGE else 1
 
 
-def _parts(experiments: Sequence[Experiment], widest: int) -> list[list[Experiment]]:
-    """Parts of at most so many, of similar length, and as equal in size as can be (a size is a compilation)."""
+def _stretches(experiments: Sequence[Experiment]) -> list[list[Experiment]]:
+    """Experiments of similar length."""
     stretches: list[list[Experiment]] = []
     for experiment in sorted(experiments, key=_steps):  # stable: otherwise in their order
         if not stretches or _steps(experiment) > _APART * _steps(stretches[-1][0]):
             stretches.append([])
         stretches[-1].append(experiment)
-    parts = []
-    for stretch in stretches:
-        size = math.ceil(len(stretch) / math.ceil(len(stretch) / widest))
-        parts += [stretch[k : k + size] for k in range(0, len(stretch), size)]
-    return parts
+    return stretches
+
+
+def _cut(experiments: Sequence[Experiment], widest: int) -> list[Sequence[Experiment]]:
+    """Parts of at most so many, as equal in size as can be: every size is a compilation."""
+    if not experiments:
+        return []
+    size = math.ceil(len(experiments) / math.ceil(len(experiments) / widest))
+    return [experiments[k : k + size] for k in range(0, len(experiments), size)]
+
+
+def _data_bytes(experiment: Experiment) -> int:
+    """Bytes of the training data, which every step goes through."""
+    data = experiment.draw()
+    return sum(np.asarray(leaf).nbytes for leaf in jax.tree.leaves((data.inputs, data.targets)))
 
 
 def _steps(experiment: Experiment) -> float:

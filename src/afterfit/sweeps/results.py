@@ -199,7 +199,14 @@ class ScalingLaw:
         """The runs, the law and its band."""
         from afterfit.sweeps.pictures import scaling_law_figure
 
-        return scaling_law_figure(self.at_x, self.values, self.censored, self.law, x_name=self.x, t_name=self.quantity)
+        figure = scaling_law_figure(
+            self.at_x, self.values, self.censored, self.law, x_name=self.x, t_name=self.quantity
+        )
+        if self.never:
+            (ax,) = figure.axes
+            said = f"{ax.get_title(loc='left')}\n{self.never} censored runs may never get there, and are not just late"
+            ax.set_title(said, loc="left", fontsize="medium")
+        return figure
 
 
 def scaling_law(sweep: Sweep, quantity: str, x: str, at: Mapping[str, Any]) -> ScalingLaw:
