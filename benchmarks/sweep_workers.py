@@ -1,14 +1,16 @@
-"""What one process of the benchmarks of sweeps measures. `sweeps.py` starts each of these by name, as `workers.py` says.
+"""What one process of the benchmarks of sweeps measures: `workers.py` for `sweeps.py`.
 
     python benchmarks/sweep_workers.py singles '{"steps": 300000, "part": 0, "parts": 16}'
+
+The Dask processes that are killed are those of the tests.
 """
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import hashlib
 import json
+import os
 import random
 import subprocess
 import sys
@@ -58,7 +60,7 @@ def singles(steps: int, part: int, parts: int) -> dict[str, Any]:
 
 
 def sweep_of_64(kind: str, steps: int) -> dict[str, Any]:
-    """The sweep, from the call of `af.sweep` until the last run is in a fresh store: planning and compiling included."""
+    """The sweep, from `af.sweep` until the last run is in a fresh store: planning and compiling included."""
     with tempfile.TemporaryDirectory() as folder:
         began = time.perf_counter()
         sweep = _sweep_of_64(kind, steps, f"{folder}/store").run(progress=False)
@@ -68,7 +70,7 @@ def sweep_of_64(kind: str, steps: int) -> dict[str, Any]:
 
 
 def grid(entry: str, scale: str) -> dict[str, Any]:
-    """All runs of an entry in a fresh process, compiling included; `there` is False if the gallery has no such entry."""
+    """All runs of an entry in a fresh process, compiling included; `there` is False if there is no such entry."""
     from afterfit import SpecError, papers
 
     try:
@@ -126,6 +128,7 @@ def many_runs(store: str, count: int) -> dict[str, Any]:
     files = {name: content for name, content in run.files().items() if name != SUMS}
     facts = json.loads(files["run.json"])
     place = af.Store(store)
+    os.fsync = lambda _: None  # in this process only: these runs may be lost with the machine
     began = time.perf_counter()
     for k in range(count):
         id = hashlib.sha256(str(k).encode()).hexdigest()[:16]
@@ -148,7 +151,7 @@ def listing(store: str) -> dict[str, Any]:
 # --- Memory ---
 
 
-def sweep_memory(budget: float, runs: int, n: int, N: int) -> dict[str, Any]:
+def sweep_memory(budget: float, runs: int, n: int, d: int) -> dict[str, Any]:
     """By how much the resident memory of a process rises at most in a sweep, with all libraries loaded before."""
     import afterfit as af
     from afterfit.sweeps.plan import footprint
@@ -156,9 +159,9 @@ def sweep_memory(budget: float, runs: int, n: int, N: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         _small_sweep(1000, f"{folder}/small").run(progress=False)
         large = af.Experiment(
-            af.tasks.SparseRecovery(n=n, sparsity=5, N=N),
+            af.tasks.SparseRegression(n=n, d=d, sparsity=5, n_test=10),
             af.models.Linear(),
-            af.dynamics.GradientDescent(0.01, 30),
+            af.dynamics.GradientDescent(1e-5, 30),
             af.penalties.L1(1e-4),
             af.inits.ScaledGaussian(1e-6),
             observations=20,
@@ -235,56 +238,45 @@ def _child(store: str, steps: int, kill_after: float | None = None) -> float | N
 
 
 def kill_dask(what: str, steps: int, times: int) -> dict[str, Any]:
-    """The same on two Dask workers, of which one is killed, or their scheduler; the client lives on, in this process."""
+    """The same on two Dask workers, of which one is killed, or their scheduler; the client is this process."""
     moments = random.Random(0)
-    with tempfile.TemporaryDirectory() as folder, _clusters(Path(folder)) as start:
-        cluster = start()
-        # A worker that stays has compiled before; after a scheduler's death all is new.
-        for k in range(2 if what == "worker" else 1):
+    with tempfile.TemporaryDirectory() as folder, _clusters(Path(folder)) as (start, current):
+        start()
+        takes = 0.0
+        for k in range(2):  # the first compiles
             sweep = _small_sweep(steps, f"{folder}/alone-{k}")
-            takes = seconds(lambda sweep=sweep: sweep.run(on=cluster.address, progress=False))
+            takes = seconds(lambda sweep=sweep: sweep.run(on=current().address, progress=False))
         alone = _contents(f"{folder}/alone-0", steps)
         kills = []
         for k in range(times):
-            sweep, moment = _small_sweep(steps, f"{folder}/store-{k}"), moments.uniform(0, takes)
-            cluster = start() if what == "scheduler" else cluster
-            _wait_for_workers(cluster.address)
-            killer = _Killer(moment, lambda cluster=cluster: cluster.kill(what), lambda k=k: _count(f"{folder}/store-{k}"))
-            complaint = ""
+            store, moment = f"{folder}/store-{k}", moments.uniform(0, takes)
+            facts: dict[str, Any] = {"moment": moment, "hit": False, "done": None, "lost": False}
+
+            def kill(facts: dict[str, Any] = facts, store: str = store) -> None:
+                current().kill(what)
+                facts |= {"hit": True, "done": _count(store)}
+                if what == "scheduler":
+                    start()  # now, while the client finds out
+
+            sweep = _small_sweep(steps, store)
+            _wait_for_workers(current().address)
+            timer = threading.Timer(moment, kill)
+            timer.start()
             try:
-                sweep.run(on=cluster.address, progress=False)
-            except ConnectionError as error:
-                complaint = str(error)
-            facts = {"moment": moment, **killer.end(), "complaint": complaint}
-            if complaint:
-                cluster = start()
-                _wait_for_workers(cluster.address)
-                sweep.run(on=cluster.address, progress=False)
-            kills.append(facts | {"same": _contents(f"{folder}/store-{k}", steps) == alone})
+                sweep.run(on=current().address, progress=False)
+            except ConnectionError:
+                facts["lost"] = True
+            timer.cancel()
+            timer.join()
+            _wait_for_workers(current().address)
+            sweep.run(on=current().address, progress=False)
+            kills.append(facts | {"same": _contents(store, steps) == alone})
     return {"takes": takes, "runs": len(alone) // len(SAME), "kills": kills}
 
 
-class _Killer:
-    """Kills after a while, unless the sweep ends first."""
-
-    def __init__(self, after: float, kill: Callable[[], None], count: Callable[[], int]):
-        self._kill, self._count, self._facts = kill, count, {"hit": False, "done": -1}
-        self._timer = threading.Timer(after, self._act)
-        self._timer.start()
-
-    def _act(self) -> None:
-        self._kill()
-        self._facts = {"hit": True, "done": self._count()}
-
-    def end(self) -> dict[str, Any]:
-        self._timer.cancel()
-        self._timer.join()
-        return self._facts
-
-
 @contextlib.contextmanager
-def _clusters(folder: Path) -> Iterator[Callable[[], Any]]:
-    """A function that starts a scheduler with two workers, each in the place of the one before."""
+def _clusters(folder: Path) -> Iterator[tuple[Callable[[], None], Callable[[], Any]]]:
+    """Functions that start a scheduler with two workers in the place of those before, and that give the current one."""
     sys.path.insert(0, str(HERE.parent / "tests"))
     from dask_cluster import Cluster, kill_the_work_of
 
@@ -301,14 +293,13 @@ def _clusters(folder: Path) -> Iterator[Callable[[], Any]]:
 
     started: list[Two] = []
 
-    def start() -> Two:
-        for one in started:
-            one.end()
-        started[:] = [Two()]
-        return started[0]
+    def start() -> None:
+        if started:
+            started.pop().end()
+        started.append(Two())
 
     try:
-        yield start
+        yield start, lambda: started[-1]
     finally:
         for one in started:
             one.end()

@@ -92,14 +92,14 @@ def store(quick: bool) -> Iterator[Row]:
 
 def memory(quick: bool) -> Iterator[Row]:
     """Peak memory against what it was allowed."""
-    for what, budget, runs, n, N in (
-        ("10 MB", 0.15, 64, 2000, 300),
-        ("10 MB", 0.5, 64, 2000, 300),
-        ("100 MB", 0.5, 8, 6000, 1000),
+    for what, budget, runs, n, d in (
+        ("10 MB", 0.15, 64, 300, 2000),
+        ("10 MB", 0.5, 64, 300, 2000),
+        ("100 MB", 0.5, 16, 1000, 6000),
     ):
         if quick:
             runs //= 2
-        found = worker("sweep_memory", budget=budget, runs=runs, n=n, N=N)
+        found = worker("sweep_memory", budget=budget, runs=runs, n=n, d=d)
         ratio = found["bytes"] / found["budget"]
         yield Row(
             f"memory/{what} in {budget:g} GB",
