@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 import tempfile
@@ -234,7 +235,11 @@ def _child(store: str, steps: int, kill_after: float | None = None) -> float | N
                 child.wait(kill_after)
             child.kill()
         said = child.stdout.read()
-    return json.loads(said)["seconds"] if said.strip() else None
+    if said.strip():
+        return json.loads(said)["seconds"]
+    if kill_after is None or child.returncode != -signal.SIGKILL:
+        raise SystemExit(f"the sweep failed by itself, with code {child.returncode}")
+    return None
 
 
 def kill_dask(what: str, steps: int, times: int) -> dict[str, Any]:
@@ -253,8 +258,8 @@ def kill_dask(what: str, steps: int, times: int) -> dict[str, Any]:
             facts: dict[str, Any] = {"moment": moment, "hit": False, "done": None, "lost": False}
 
             def kill(facts: dict[str, Any] = facts, store: str = store) -> None:
-                current().kill(what)
-                facts |= {"hit": True, "done": _count(store)}
+                facts["hit"] = current().kill(what)
+                facts["done"] = _count(store)
                 if what == "scheduler":
                     start()  # now, while the client finds out
 
@@ -278,6 +283,7 @@ def kill_dask(what: str, steps: int, times: int) -> dict[str, Any]:
 def _clusters(folder: Path) -> Iterator[tuple[Callable[[], None], Callable[[], Any]]]:
     """Functions that start a scheduler with two workers in the place of those before, and that give the current one."""
     sys.path.insert(0, str(HERE.parent / "tests"))
+    import psutil
     from dask_cluster import Cluster, kill_the_work_of
 
     class Two(Cluster):
@@ -285,11 +291,14 @@ def _clusters(folder: Path) -> Iterator[tuple[Callable[[], None], Callable[[], A
             super().__init__(Path(tempfile.mkdtemp(dir=folder)))
             self.nannies = [self.worker("one"), self.worker("two")]
 
-        def kill(self, what: str) -> None:
-            if what == "worker":
-                kill_the_work_of(self.nannies[0])
-            else:
+        def kill(self, what: str) -> bool:
+            """Whether there was something to kill: a nanny may still be starting its worker."""
+            if what == "scheduler":
                 self.scheduler.kill()
+                return True
+            there = [" ".join(child.cmdline()) for child in psutil.Process(self.nannies[0].pid).children()]
+            kill_the_work_of(self.nannies[0])
+            return any("multiprocessing.spawn" in command for command in there)
 
     started: list[Two] = []
 
