@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DONE := $(VENV)/.installed
 
-.PHONY: demo test install lint types layers unit docs bench bench-flows bench-forecast clean
+.PHONY: demo test install lint types layers unit docs bench bench-flows bench-forecast bench-sweeps clean
 
 demo: $(DONE)  ## one experiment at paper scale: a verdict, a picture and a report
 	$(BIN)/afterfit run notsawo2025/fig3 --scale paper --out results/demo
@@ -45,6 +45,9 @@ bench-flows: $(DONE)  ## the tables of the flows alone
 
 bench-forecast: $(DONE)  ## forecasts against 60 runs; goes on where it was stopped
 	$(BIN)/python benchmarks/forecast.py
+
+bench-sweeps: $(DONE)  ## sweeps and the store: times, memory, kills; nearly half an hour
+	$(BIN)/python benchmarks/sweeps.py
 
 clean:
 	rm -rf $(VENV) site results

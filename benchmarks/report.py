@@ -1,4 +1,4 @@
-"""How benchmarks are run, compared and written down: what `core.py` and `flows.py` share."""
+"""How benchmarks are run, compared and written down: what the suites share."""
 
 from __future__ import annotations
 
@@ -103,9 +103,9 @@ def options(suite: Suite) -> argparse.Namespace:
     return parser.parse_args()
 
 
-def worker(name: str, **settings: Any) -> dict[str, Any]:
-    """What a worker measures, alone in a process of its own."""
-    command = [sys.executable, str(HERE / "workers.py"), name, json.dumps(settings)]
+def worker(name: str, script: str = "workers.py", **settings: Any) -> dict[str, Any]:
+    """What a worker, one of those in `script`, measures, alone in a process of its own."""
+    command = [sys.executable, str(HERE / script), name, json.dumps(settings)]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(f"{' '.join(command)}\n{done.stderr}")

@@ -32,7 +32,7 @@ def seconds(f: Callable[[], Any]) -> float:
 
 def step_data(file: str) -> dict[str, Any]:
     """The data and the start of notsawo2025/fig3, for the workers that do not know afterfit."""
-    experiment = _entry("notsawo2025/fig3", {})
+    experiment = headline("notsawo2025/fig3", {})
     data = experiment.draw()
     start = experiment.model.initialise(
         experiment.init, experiment.task.signature, np.random.default_rng([experiment.seed, 1])
@@ -55,7 +55,7 @@ def step_afterfit(data: str, steps: int, rounds: int) -> dict[str, Any]:
 
     from afterfit.train import run_experiment
 
-    experiment = _entry("notsawo2025/fig3", {"dynamics.steps": steps})
+    experiment = headline("notsawo2025/fig3", {"dynamics.steps": steps})
     checked = run_experiment(experiment.set({"dynamics.steps": CHECKED_STEPS}), progress=False)  # compiles
     with jax.enable_x64(True):
         X, y, start, lr, beta = (jnp.asarray(value) for value in _load(data))
@@ -200,7 +200,7 @@ def gallery(entry: str, steps: int, shorter: int) -> dict[str, Any]:
     the same again and one of fewer steps."""
     from afterfit.train import run_experiment
 
-    experiment = _entry(entry, {"dynamics.steps": steps})
+    experiment = headline(entry, {"dynamics.steps": steps})
     first = run_experiment(experiment, progress=False)
     found = {"seconds": first.seconds, "steps": first.work["steps"], "status": first.status}
     if shorter:
@@ -236,16 +236,16 @@ def memory(steps: int, observations: int) -> dict[str, Any]:
     """By how much the resident memory rises while training, with everything compiled before."""
     from afterfit.train import run_experiment
 
-    experiment = _entry("notsawo2025/fig3", {"dynamics.steps": 1000, "observations": 50})
+    experiment = headline("notsawo2025/fig3", {"dynamics.steps": 1000, "observations": 50})
     run_experiment(experiment, progress=False)
     Path("/proc/self/clear_refs").write_text("5")  # the peak is now what is in use now
-    before = _resident("VmRSS")
+    before = resident("VmRSS")
     run = run_experiment(experiment.set({"dynamics.steps": steps, "observations": observations}), progress=False)
-    growth = _resident("VmHWM") - before
+    growth = resident("VmHWM") - before
     return {"bytes": growth, "observed": run.curves.sizes["time"], "curves": run.curves.nbytes}
 
 
-def _resident(field: str) -> int:
+def resident(field: str) -> int:
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     return 1024 * int(status[field].split()[0])
 
@@ -360,7 +360,7 @@ def _flow(entry: str, scale: str) -> Any:
             dynamics=af.dynamics.GradientFlow(until="settled"),
             init=af.inits.Gaussian(0.1),
         )
-    experiment = _entry(entry, {}, scale)
+    experiment = headline(entry, {}, scale)
     if isinstance(experiment.dynamics, af.dynamics.GradientFlow):
         return experiment
     lr, steps = experiment.dynamics.lr, experiment.dynamics.steps
@@ -384,7 +384,7 @@ def _outcome(run: Any) -> dict[str, Any]:
 # --- What several of them need ---
 
 
-def _entry(id: str, changes: dict[str, Any], scale: str = "paper") -> Any:
+def headline(id: str, changes: dict[str, Any], scale: str = "paper") -> Any:
     """The headline experiment of a gallery entry."""
     from afterfit import papers
 
