@@ -47,7 +47,7 @@ def complete(
             show(done + runs)
 
         if on is None:
-            outcomes = _in_threads(turn, report)
+            outcomes = _in_threads(turn, memory, report)
         else:
             from afterfit.sweeps import cluster  # Dask is optional
 
@@ -61,8 +61,8 @@ def complete(
     return failures
 
 
-def _in_threads(turn: _Turn, report: Callable[[float], None]) -> Generator[Outcome]:
-    with contextlib.closing(threads.carry_out(turn.next_job, report)) as ended:
+def _in_threads(turn: _Turn, memory: float, report: Callable[[float], None]) -> Generator[Outcome]:
+    with contextlib.closing(threads.carry_out(turn.next_job, memory, report)) as ended:
         for experiment, what in ended:
             yield Outcome.of(experiment, what)
 

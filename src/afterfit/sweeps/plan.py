@@ -36,12 +36,14 @@ class Job:
     """Experiments that run together. `shared`: all on the same data.
 
     Which experiments make up a job depends on the whole sweep and not on what of it has been done: a run has the same
-    bits whenever it is computed. `wanted` are the places of those still to be computed.
+    bits whenever it is computed. `wanted` are the places of those still to be computed; `bytes` is what they take of
+    memory together, at most.
     """
 
     experiments: tuple[Experiment, ...]
     shared: bool
     wanted: tuple[int, ...]
+    bytes: int = 0
 
     @property
     def ids(self) -> list[str]:
@@ -77,37 +79,42 @@ def plan(experiments: Sequence[Experiment], *, memory: float, workers: int) -> l
     """
     jobs = []
     for group in _grouped(experiments, _structure).values():
-        widest = _widest(group, memory / workers, math.ceil(len(experiments) / workers))
+        size = _size(group[0]) if len(experiments) > 1 else 0
+        widest = _widest(group, size, memory / workers, math.ceil(len(experiments) / workers))
         if widest == 1:
-            jobs += [_job([experiment], shared=False) for experiment in group]
+            jobs += [_job([experiment], False, size) for experiment in group]
             continue
         for stretch in _stretches(group):
             others = []
             for same in _grouped(stretch, _data).values():
                 if len(same) >= _ENOUGH:
-                    jobs += [_job(part, shared=True) for part in _cut(same, widest)]
+                    jobs += [_job(part, True, size) for part in _cut(same, widest)]
                 else:
                     others += same
-            narrow = max(4, min(widest, int(_CACHE // _data_bytes(group[0]))))
-            jobs += [_job(part, shared=False) for part in _cut(others, min(narrow, widest))]
+            narrow = max(4, int(_CACHE // _data_bytes(group[0])))
+            jobs += [_job(part, False, size) for part in _cut(others, min(narrow, widest))]
     return sorted(jobs, key=lambda job: -_work(job))
 
 
-def _job(experiments: Sequence[Experiment], shared: bool) -> Job:
-    return Job(tuple(experiments), shared, tuple(range(len(experiments))))
+def _job(experiments: Sequence[Experiment], shared: bool, size: int) -> Job:
+    return Job(tuple(experiments), shared, tuple(range(len(experiments))), size * len(experiments))
 
 
-def _widest(group: Sequence[Experiment], memory: float, fair: int) -> int:
-    """How many runs of a group may go together; `fair` leaves none of the workers idle."""
-    if len(group) < (2 if isinstance(group[0].dynamics, Discrete) else _MANY_FLOWS):
-        return 1
+def _size(experiment: Experiment) -> int:
     try:
-        size = footprint(group[0])
+        return footprint(experiment)
     except SpecError:  # it cannot be: refused before any work
         raise
     except Exception:  # a fault of a user's own noun, which only its own runs are to fail by
+        return 0
+
+
+def _widest(group: Sequence[Experiment], size: int, memory: float, fair: int) -> int:
+    """How many runs of a group may go together; `fair` leaves none of the workers idle."""
+    few = len(group) < (2 if isinstance(group[0].dynamics, Discrete) else _MANY_FLOWS)
+    if few or not 0 < size < _LARGE:
         return 1
-    return max(1, min(_WIDEST, fair, int(memory // size))) if size < _LARGE else 1
+    return max(1, min(_WIDEST, fair, int(memory // size)))
 
 
 def _stretches(experiments: Sequence[Experiment]) -> list[list[Experiment]]:

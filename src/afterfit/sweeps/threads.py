@@ -49,14 +49,16 @@ class _Stop(BaseException):
 
 
 def carry_out(
-    next_job: Callable[[], Job | None], report: Callable[[float], None]
+    next_job: Callable[[], Job | None], memory: float, report: Callable[[float], None]
 ) -> Generator[tuple[Experiment, Run | str]]:
     """Do jobs until there are no more, one on each core; yields what came of each experiment as soon as it ends.
 
-    `next_job` is asked for a job whenever a core is free; `report` is called with how many runs' worth of work is done.
+    `next_job` is asked for one whenever a core is free, and it begins when there is room for it in `memory` bytes;
+    `report` is called with how many runs' worth of work is done.
     """
     news: queue.SimpleQueue[Any] = queue.SimpleQueue()  # what came of an experiment; an error; None from an idle thread
-    stop, lock = threading.Event(), threading.Lock()
+    stop, room = threading.Event(), threading.Condition()
+    held: dict[int, int] = {}  # bytes, by thread
     under_way: dict[int, float] = {}  # runs' worth of work, by thread
 
     def work(place: int) -> None:
@@ -69,12 +71,20 @@ def carry_out(
 
         try:
             while not stop.is_set():
-                with lock:
+                with room:
                     job = next_job()
-                if job is None:
-                    break
+                    if job is None:
+                        break
+                    while held and sum(held.values()) + job.bytes > memory and not stop.is_set():
+                        room.wait()
+                    held[place] = job.bytes
                 runs = len(job.wanted)
-                do_job(job, lambda *what: news.put(what), show)
+                try:
+                    do_job(job, lambda *what: news.put(what), show)
+                finally:
+                    with room:
+                        del held[place]
+                        room.notify_all()
                 done += runs
                 under_way[place] = done
         except _Stop:
@@ -84,10 +94,15 @@ def carry_out(
         finally:
             news.put(None)
 
+    def stop_all() -> None:
+        with room:
+            stop.set()
+            room.notify_all()
+
     threads = [threading.Thread(target=work, args=(k,), daemon=True) for k in range(cores())]
     with threadpoolctl.threadpool_limits(limits=1, user_api="blas"), contextlib.ExitStack() as at_end:
         at_end.callback(lambda: [thread.join() for thread in threads if thread.ident])
-        at_end.callback(stop.set)
+        at_end.callback(stop_all)
         for thread in threads:
             thread.start()
         busy = len(threads)
@@ -118,7 +133,7 @@ def run_many(
     names = {id(experiment): name for name, experiment in own.items()}
     jobs = iter(plan(list(own.values()), memory=_MEMORY, workers=cores()))
     runs: dict[str, Run] = {}
-    outcomes = carry_out(lambda: next(jobs, None), lambda done: show(done / len(experiments)))
+    outcomes = carry_out(lambda: next(jobs, None), _MEMORY, lambda done: show(done / len(experiments)))
     with contextlib.closing(outcomes):
         for experiment, run in outcomes:
             name = names[id(experiment)]
