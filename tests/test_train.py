@@ -211,6 +211,7 @@ def interrupting(after: int):
 def test_control_c_keeps_what_was_observed(monkeypatch, run):
     module = importlib.import_module("afterfit.train")  # not af.train, which is the function
     monkeypatch.setattr(module, "progress_bar", interrupting(after=6))
+    monkeypatch.setattr("afterfit.lanes._SECONDS_A_LOOK", 0.0)  # progress is reported at every call of compiled code
     began = time.monotonic()
     stopped = train(dynamics=GradientDescent(0.1, 10**10), observations=40)  # two hours of steps
     assert time.monotonic() - began < 60

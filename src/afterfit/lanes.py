@@ -10,6 +10,7 @@ a batch keeps its width and every lane its place, whichever of them are wanted: 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import time
 from collections.abc import Callable, Hashable, Sequence
@@ -29,6 +30,7 @@ from afterfit.run import Run
 
 __all__ = ["Batch", "Lane", "numbers_as_arrays"]
 
+_SECONDS_A_LOOK = 0.1  # between two reports of progress
 _SECONDS_A_CALL = 0.25  # how long compiled code may run before Python looks up: for Ctrl-C and progress
 
 
@@ -49,6 +51,7 @@ class Lane:
         self.status, self.message = "", ""  # the status of a run that goes on is empty
         self.position, self.seconds = 0.0, 0.0
         self.state: State | None = None  # at the last observation: what the run's parameters will be
+        self._can_settle = type(dynamics).settled is not Dynamics.settled
         self._reference: State | None = None
 
     @property
@@ -91,15 +94,17 @@ class Lane:
 
     def _settle(self, state: State) -> None:
         """End the run if it is at rest or at its end."""
-        dynamics, reference = self.dynamics, self._reference
-        assert reference is not None
-        initial_loss = float(self.observations[0][2]["train_loss"])
-        if dynamics.settled(self.problem, reference, state, initial_loss):
-            self.status, self.message = "finished", f"settled at t={self.time:.3g}: the parameters are at rest."
-        elif len(self.observations) > len(self.targets):
+        dynamics = self.dynamics
+        if self._can_settle:
+            assert self._reference is not None
+            initial_loss = float(self.observations[0][2]["train_loss"])
+            if dynamics.settled(self.problem, self._reference, state, initial_loss):
+                self.status, self.message = "finished", f"settled at t={self.time:.3g}: the parameters are at rest."
+                return
+            if float(dynamics.position(state)) >= 2 * float(dynamics.position(self._reference)):
+                self._reference = state
+        if len(self.observations) > len(self.targets):
             self.status, self.message = "finished", dynamics.afterword
-        elif float(dynamics.position(state)) >= 2 * float(dynamics.position(reference)):
-            self._reference = state
 
     def interrupt(self) -> None:
         """End the run early, with what was observed."""
@@ -146,11 +151,14 @@ class Batch:
     def __init__(self, lanes: Sequence[Lane], shared: bool = False):
         self.lanes = list(lanes)
         self._alone = len(self.lanes) == 1 and not shared
-        self._how = "alone" if self._alone else "shared" if shared else "own"
         problems = [lane.problem for lane in self.lanes]
-        self._dynamics = self._stack([lane.traced for lane in self.lanes])
-        self._data = problems[0].data if shared else self._stack([problem.data for problem in problems])
-        self._problem = self._stack([eqx.tree_at(lambda p: p.data, problem, None) for problem in problems])
+        nouns = (
+            self._stack([lane.traced for lane in self.lanes]),
+            self._stack([eqx.tree_at(lambda p: p.data, problem, None) for problem in problems]),
+            problems[0].data if shared else self._stack([problem.data for problem in problems]),
+        )
+        self._arrays, others = eqx.partition(nouns, eqx.is_array)
+        self._frame = _Frame("alone" if self._alone else "shared" if shared else "own", others)
 
     def _stack(self, trees: Sequence[PyTree]) -> PyTree:
         """Trees of arrays as one tree whose arrays have the lanes as their first axis."""
@@ -159,7 +167,7 @@ class Batch:
         return jax.tree.map(lambda *x: jnp.stack(x) if eqx.is_array(x[0]) else x[0], *trees)
 
     def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        return function(self._how, self._dynamics, self._problem, self._data, *arguments)
+        return function(self._frame, self._arrays, *arguments)
 
     def run(self, ended: Callable[[Lane], None], show: Callable[[], None]) -> None:
         """Go on until all lanes have ended; `ended` is called with each as it does, `show` now and then.
@@ -170,22 +178,23 @@ class Batch:
         began = time.monotonic()
         params, keys = (self._stack([getattr(lane, name) for lane in self.lanes]) for name in ("params", "key"))
         states = self._call(_start, params, keys)
-        states = self._call(_advance, states, self._goals(0), jnp.asarray(0))  # compiles only
+        states = self._call(_advance, states, self._goals(0), np.asarray(0))  # compiles only
         self._observe(states, self._going)
         self._share_time(time.monotonic() - began)
-        limit = 1000
+        limit, shown = 1000, began
         while going := self._going:
             due = self._due(going)
             goals = self._goals(due[0].next_target if self._lockstep else None)
             while True:
                 began, before = time.monotonic(), np.asarray(states.step)
-                states = jax.block_until_ready(self._call(_advance, states, goals, jnp.asarray(limit)))
+                states = jax.block_until_ready(self._call(_advance, states, goals, np.asarray(limit)))
                 step, seconds = np.asarray(states.step), time.monotonic() - began
                 self._share_time(seconds)
-                if self._lockstep:
+                if time.monotonic() - shown >= _SECONDS_A_LOOK:
+                    shown = time.monotonic()
                     for lane in going:
-                        lane.position = float(step.max())
-                show()
+                        lane.position = float(step.max()) if self._lockstep else 0.0
+                    show()
                 made = int(np.max(step - before))
                 if made < limit:  # all stopped by themselves: at their targets, or in trouble
                     break
@@ -194,6 +203,7 @@ class Batch:
             for lane in due:
                 if lane.status:
                     ended(lane)
+        show()
 
     @property
     def _going(self) -> list[Lane]:
@@ -211,18 +221,20 @@ class Batch:
         first = min(lane.next_target for lane in going)
         return [lane for lane in going if lane.next_target == first]
 
-    def _goals(self, common: Any = None) -> Array:
+    def _goals(self, common: Any = None) -> np.ndarray:
         """Where each lane is to go: the `common` place, or its own next one; a lane that has ended stays."""
         goals = [0 if lane.status else lane.next_target if common is None else common for lane in self.lanes]
-        return jnp.asarray(goals[0] if self._alone else goals, self.lanes[0].targets.dtype)
+        return np.asarray(goals[0] if self._alone else goals, self.lanes[0].targets.dtype)
 
     def _observe(self, states: State, due: list[Lane]) -> None:
-        seen = jax.tree.map(np.asarray, self._call(_observe, states))
-        held = jax.tree.map(np.asarray, eqx.tree_at(lambda s: s.key, states, None))
+        held = jax.device_get((states.params, states.memory, states.step, self._call(_observe, states)))
+        chosen = set(map(id, due))
         for k, lane in enumerate(self.lanes):
-            if any(lane is other for other in due):
+            if id(lane) in chosen:
                 # Copied: a view would keep the batch's buffers alive, many times the size of what is in it.
-                lane.see(*jax.tree.map(lambda x, k=k: np.array(x if self._alone else x[k]), (held, seen)))
+                mine = jax.tree.map(lambda x, k=k: np.array(x if self._alone else x[k]), held)
+                params, memory, step, seen = mine
+                lane.see(State(params, memory, step, lane.key), seen)
 
     def _share_time(self, seconds: float) -> None:
         going = self._going
@@ -233,39 +245,63 @@ class Batch:
 # ------------------------------------------------------------------------------------------- compiled functions
 
 
-def _by_lane(how: str, function: Callable[..., Any], dynamics: Any, problem: Any, data: Any, *arguments: Any) -> Any:
-    """function(dynamics, problem, *arguments) of every lane."""
+@dataclasses.dataclass(frozen=True)
+class _Frame:
+    """What the compiled functions of a batch are made for: `how` lanes go, and all of their nouns but the arrays.
 
-    def of_one(dynamics: Any, problem: Any, data: Any, *arguments: Any) -> Any:
-        whole = eqx.tree_at(lambda p: p.data, problem, data, is_leaf=lambda x: x is None)
-        return function(dynamics, whole, *arguments)
+    Compared and hashed once a batch, not at every call.
+    """
 
-    if how == "alone":
-        return of_one(dynamics, problem, data, *arguments)
-    each = eqx.if_array(0)
-    in_axes = (each, each, None if how == "shared" else each, *(each for _ in arguments))
-    return eqx.filter_vmap(of_one, in_axes=in_axes)(dynamics, problem, data, *arguments)
+    how: str
+    others: Any
+
+    @functools.cached_property
+    def _key(self) -> Hashable:
+        leaves, tree = jax.tree.flatten(self.others)
+        return self.how, tree, tuple(leaves)
+
+    @functools.cached_property
+    def _hash(self) -> int:
+        return hash(self._key)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, _Frame) and self._key == other._key)
+
+    def by_lane(self, function: Callable[..., Any], arrays: PyTree[Array], *arguments: Any) -> Any:
+        """function(dynamics, problem, *arguments) of every lane."""
+
+        def of_one(dynamics: Any, problem: Any, data: Any, *arguments: Any) -> Any:
+            whole = eqx.tree_at(lambda p: p.data, problem, data, is_leaf=lambda x: x is None)
+            return function(dynamics, whole, *arguments)
+
+        dynamics, problem, data = eqx.combine(arrays, self.others)
+        if self.how == "alone":
+            return of_one(dynamics, problem, data, *arguments)
+        each = eqx.if_array(0)
+        in_axes = (each, each, None if self.how == "shared" else each, *(each for _ in arguments))
+        return eqx.filter_vmap(of_one, in_axes=in_axes)(dynamics, problem, data, *arguments)
 
 
-@eqx.filter_jit
-def _start(how: str, dynamics: Any, problem: Any, data: Any, params: PyTree[Array], keys: Key[Array, ...]) -> State:
-    return _by_lane(how, lambda d, p, *at: d.start(p, *at), dynamics, problem, data, params, keys)
+@functools.partial(jax.jit, static_argnums=0)
+def _start(frame: _Frame, arrays: PyTree[Array], params: PyTree[Array], keys: Key[Array, ...]) -> State:
+    return frame.by_lane(lambda d, p, *at: d.start(p, *at), arrays, params, keys)
 
 
-@eqx.filter_jit
-def _advance(
-    how: str, dynamics: Any, problem: Any, data: Any, states: State, goals: Array, limit: Int[Array, ""]
-) -> State:
-    return _by_lane(how, lambda d, p, s, goal: d.advance(p, s, goal, limit), dynamics, problem, data, states, goals)
+@functools.partial(jax.jit, static_argnums=0)
+def _advance(frame: _Frame, arrays: PyTree[Array], states: State, goals: Array, limit: Int[Array, ""]) -> State:
+    return frame.by_lane(lambda d, p, s, goal: d.advance(p, s, goal, limit), arrays, states, goals)
 
 
-@eqx.filter_jit
-def _observe(how: str, dynamics: Any, problem: Any, data: Any, states: State) -> dict[str, Array]:
+@functools.partial(jax.jit, static_argnums=0)
+def _observe(frame: _Frame, arrays: PyTree[Array], states: State) -> dict[str, Array]:
     def seen(dynamics: Dynamics, problem: Problem, state: State) -> dict[str, Array]:
         told = {"log10_time": dynamics.log10_time(state), "trouble": dynamics.trouble(state)}
         return {**problem.observe(state.params), **told}
 
-    return _by_lane(how, seen, dynamics, problem, data, states)
+    return frame.by_lane(seen, arrays, states)
 
 
 def numbers_as_arrays(spec: Any, params: PyTree[Array]) -> Any:
