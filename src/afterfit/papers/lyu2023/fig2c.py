@@ -58,7 +58,9 @@ class Fig2c(Entry):
             share = f"{100 * (level or headline.criteria.test.value):g} %"
             place.plot(decays, [t.time for t in times], style, mfc="none", label=f"{share} of test examples")
             line = "k-" if level else "k--"
-            place.plot(decays, law(decays), line, lw=1.0, label=rf"{share}: $\propto\lambda^{{{law.exponent:.2f}}}$")
+            if law is not None:
+                label = rf"{share}: $\propto\lambda^{{{law.exponent:.2f}}}$"
+                place.plot(decays, law(decays), line, lw=1.0, label=label)
             for decay, t in zip(decays, times, strict=True):
                 if t.censored:
                     place.annotate("later", (decay, t.time), textcoords="offset points", xytext=(4, 4))
@@ -87,8 +89,10 @@ class Fig2c(Entry):
         yield Finding(
             self.claims[1],
             "a sharp transition around (1/λ)·log α (Thms 3.4 and 3.5)",
-            "; ".join(f"{name}: {law.describe('t', 'λ')}" for name, law in laws.items()),
-            all(-1.25 <= law.exponent <= -0.75 for law in laws.values()),
+            "; ".join(
+                f"{name}: {law.describe('t', 'λ') if law else 'fewer than two runs'}" for name, law in laws.items()
+            ),
+            all(law is not None and -1.25 <= law.exponent <= -0.75 for law in laws.values()),
         )
         delays = [t.time / (run.verdict.t_fit or np.inf) for run, t in zip(kept, general, strict=True)]
         yield Finding(
@@ -126,8 +130,11 @@ def _collapsed(run: Run) -> bool:
     return float(run.curves["train_accuracy"][-1]) < 0.5
 
 
-def _law(kept: list[Run], level: float | None) -> PowerLaw:
+def _law(kept: list[Run], level: float | None) -> PowerLaw | None:
+    """The time of the transition as a power of λ; None where fewer than two runs came to it."""
     times = [transition(run, level) for run in kept]
+    if sum(not t.censored for t in times) < 2:
+        return None
     return fit_power_law([_decay(run) for run in kept], [t.time for t in times], [t.censored for t in times])
 
 
