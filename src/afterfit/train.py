@@ -108,7 +108,8 @@ def run_together(
 
         try:
             for group in _by_structure(lanes):
-                Batch(group, shared).run(lambda lane: ended(lane.run(), lanes.index(lane)), show_all)
+                if any(not lane.status for lane in group):
+                    Batch(group, shared).run(lambda lane: ended(lane.run(), lanes.index(lane)), show_all)
         except KeyboardInterrupt:
             if any(not lane.observations for lane in chosen):  # there is nothing to keep of it
                 raise
