@@ -116,6 +116,15 @@ def test_what_fails_is_said_in_words_and_stops_nothing_else(one_worker):
     assert_same_bits([outcome for outcome in outcomes if outcome.files is not None], good)
 
 
+@pytest.fixture
+def ctrl_c():
+    """Python's own way with Ctrl-C: a background shell, and a worker of pytest-xdist, ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_keeps_what_is_done_and_takes_back_the_rest(one_worker):
     done = job(*seeds(BASE, 0, 1))
     endless = [job(each) for each in seeds(LONG.set({"dynamics.steps": 10**10}), 0, 1, 2)]

@@ -197,7 +197,8 @@ def test_stores_elsewhere(sweep):
 # Interrupted, killed, and several at once.
 
 PROGRAM = """
-import sys
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background shell ignores Ctrl-C
 import afterfit as af
 from tests.test_sweep import OVER, SPEC
 af.sweep(SPEC.set({"dynamics.steps": 200_000}), OVER, seeds=3, store=sys.argv[1]).run(progress=False)
