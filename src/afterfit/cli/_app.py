@@ -20,7 +20,9 @@ from afterfit.spec import SpecError
 
 __all__ = [
     "INTERRUPTED",
+    "Changes",
     "Quiet",
+    "ScaleOption",
     "StoreOption",
     "app",
     "cache_compilations",
@@ -228,4 +230,16 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only what a sc
 StoreOption = Annotated[
     str,
     typer.Option("--store", metavar="URL", envvar="AFTERFIT_STORE", help="A directory, or a URL such as s3://…."),
+]
+ScaleOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Of a gallery entry: quick, made small, or paper, its own setting. [default: paper]",
+        autocompletion=complete_scale,
+        show_default=False,
+    ),
+]
+Changes = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="Change a setting, by its dotted name. Repeatable."),
 ]

@@ -14,11 +14,12 @@ import typer
 
 from afterfit.cli._app import (
     INTERRUPTED,
+    Changes,
     Quiet,
+    ScaleOption,
     cache_compilations,
     complain,
     complete_job,
-    complete_scale,
     on_interrupt,
     paper_titles,
     print_verdict,
@@ -45,18 +46,8 @@ def run(
             autocompletion=complete_job,
         ),
     ],
-    scale: Annotated[
-        str | None,
-        typer.Option(
-            help="Of a gallery entry: quick, made small, or paper, its own setting. [default: paper]",
-            autocompletion=complete_scale,
-            show_default=False,
-        ),
-    ] = None,
-    changes: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="Change a setting, by its dotted name. Repeatable."),
-    ] = None,
+    scale: ScaleOption = None,
+    changes: Changes = None,
     out: Annotated[
         Path | None,
         typer.Option(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from afterfit.cli._app import Quiet, StoreOption, cache_compilations, complain, complete_job, complete_scale, say
+from afterfit.cli._app import Changes, Quiet, ScaleOption, StoreOption, cache_compilations, complain, complete_job, say
 from afterfit.cli.run import parse_changes, read_job
 from afterfit.spec import SpecError, nearest, require
 
@@ -41,18 +41,8 @@ def sweep(
         ),
     ] = None,
     seeds: Annotated[int | None, typer.Option(help="How many seeds. [default: 1]", show_default=False)] = None,
-    scale: Annotated[
-        str | None,
-        typer.Option(
-            help="Of a gallery entry: quick or paper. [default: paper]",
-            autocompletion=complete_scale,
-            show_default=False,
-        ),
-    ] = None,
-    changes: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="Change a setting, by its dotted name. Repeatable."),
-    ] = None,
+    scale: ScaleOption = None,
+    changes: Changes = None,
     on: Annotated[
         str | None,
         typer.Option(
@@ -166,7 +156,8 @@ def _in_short(asked: Sweep, missing: int) -> str:
     if asked.refine:
         return f"up to {asked.refine.budget} runs at the boundary of {asked.refine.on} on a grid of {size}"
     there = f", {total - missing} of which are there" if missing < total else ""
-    return f"{size} values x {len(asked.seeds)} seeds = {total} runs{there}"
+    seeds = f"{len(asked.seeds)} seed{'s' if len(asked.seeds) > 1 else ''}"
+    return f"{size} values x {seeds} = {total} runs{there}"
 
 
 def _tell(asked: Sweep) -> None:
