@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+import threading
 import time
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
@@ -53,6 +54,7 @@ class Lane:
         self.state: State | None = None  # at the last observation: what the run's parameters will be
         self._can_settle = type(dynamics).settled is not Dynamics.settled
         self._reference: State | None = None
+        self._writing = threading.Lock()  # it may be interrupted from another thread than the one that moves it
 
     @property
     def structure(self) -> Hashable:
@@ -74,21 +76,24 @@ class Lane:
     def see(self, state: State, seen: dict[str, np.ndarray]) -> None:
         """Take note of an observation, and end here if there is reason to."""
         log10_time, trouble = float(seen.pop("log10_time")), bool(seen.pop("trouble"))
-        if self.observations and not self.observations[-1][0] < log10_time < math.inf:
-            # The clock of a run that diverges may stand still or be lost with it: this is just later than before.
-            log10_time = math.nextafter(self.observations[-1][0], math.inf)
-        self.observations.append((log10_time, int(state.step), seen))
-        self.state = state
+        with self._writing:
+            if self.status:  # interrupted
+                return
+            if self.observations and not self.observations[-1][0] < log10_time < math.inf:
+                # The clock of a run that diverges may stand still or be lost with it: this is just later than before.
+                log10_time = math.nextafter(self.observations[-1][0], math.inf)
+            self.observations.append((log10_time, int(state.step), seen))
+            self.state = state
         if len(self.observations) == 1:
             self._reference = state
         elif not np.isfinite(seen["train_loss"]):
-            self.status = "diverged"
-            self.message = (
+            self._end(
+                "diverged",
                 f"the loss is no longer a finite number at t={self.time:.3g} (step {int(state.step)}): "
-                f"try {self.dynamics.knob}."
+                f"try {self.dynamics.knob}.",
             )
         elif trouble:
-            self.status, self.message = self.dynamics.complaint(state)
+            self._end(*self.dynamics.complaint(state))
         else:
             self._settle(state)
 
@@ -99,20 +104,23 @@ class Lane:
             assert self._reference is not None
             initial_loss = float(self.observations[0][2]["train_loss"])
             if dynamics.settled(self.problem, self._reference, state, initial_loss):
-                self.status, self.message = "finished", f"settled at t={self.time:.3g}: the parameters are at rest."
+                self._end("finished", f"settled at t={self.time:.3g}: the parameters are at rest.")
                 return
             if float(dynamics.position(state)) >= 2 * float(dynamics.position(self._reference)):
                 self._reference = state
         if len(self.observations) > len(self.targets):
-            self.status, self.message = "finished", dynamics.afterword
+            self._end("finished", dynamics.afterword)
 
-    def interrupt(self) -> None:
-        """End the run early, with what was observed."""
-        assert self.state is not None
-        if self.observations[-1][1] != int(self.state.step):  # Ctrl-C came between the two
-            self.observations.pop()
-        self.status = "interrupted"
-        self.message = f"interrupted at t={self.time:.3g}; what was observed until then is kept."
+    def interrupt(self) -> bool:
+        """End the run early, with what was observed; False if it has ended already, and stays as it is."""
+        return self._end("interrupted", f"interrupted at t={self.time:.3g}; what was observed until then is kept.")
+
+    def _end(self, status: str, message: str) -> bool:
+        with self._writing:
+            if self.status:
+                return False
+            self.status, self.message = status, message
+            return True
 
     @property
     def time(self) -> float:
@@ -178,8 +186,8 @@ class Batch:
         began = time.monotonic()
         params, keys = (self._stack([getattr(lane, name) for lane in self.lanes]) for name in ("params", "key"))
         states = self._call(_start, params, keys)
+        self._observe(states, self._going)  # first of all, so that there is something to keep
         states = self._call(_advance, states, self._goals(0), np.asarray(0))  # compiles only
-        self._observe(states, self._going)
         self._share_time(time.monotonic() - began)
         limit, shown = 1000, began
         while going := self._going:

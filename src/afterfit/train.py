@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
@@ -24,6 +25,7 @@ from afterfit.progress import progress_bar
 from afterfit.run import Run
 from afterfit.spec import require
 from afterfit.tasks import Data, Task
+from afterfit.turns import attend, computing
 
 __all__ = ["prepare", "run_experiment", "run_together", "train"]
 
@@ -84,39 +86,66 @@ def run_together(
     shared: bool = False,
     show: Callable[[float], None] = lambda share: None,
     ended: Callable[[Run, int], None] = lambda run, place: None,
+    stop: threading.Event | None = None,
 ) -> list[Run]:
     """Carry out experiments, those that differ in numbers only as one compiled program; the runs, in their order.
 
     `wanted` are the places of those to carry out (all, if None); the others only keep their place, so that the bits of
     the wanted are what they are with all of them. `shared` says that all have the same task and seed, and so the same
-    data. `show` is called with the share of work done, `ended` with each run, and its place, as soon as it
-    has ended. Ctrl-C ends all runs early and keeps what was observed.
+    data. `show` is called with the share of work done, `ended` with each run, and its place, as soon as it has ended,
+    both from another thread. Ctrl-C, or setting `stop`, ends all runs at once and keeps what was observed; a run of
+    which nothing was is left out, and where that is every one of them, KeyboardInterrupt is raised.
     """
-    began = time.monotonic()
-    with jax.enable_x64(True), _blas_on_one_thread():
-        data = experiments[0].draw() if shared else None
-        lanes = [Lane(experiment, *prepare(experiment, data)) for experiment in experiments]
-        chosen = [lane for k, lane in enumerate(lanes) if wanted is None or k in wanted]
-        for lane in lanes:
-            if any(lane is other for other in chosen):
-                lane.seconds = (time.monotonic() - began) / len(chosen)
-            else:
-                lane.status = "not wanted"
+    lanes: dict[int, Lane] = {}  # those that are wanted, by their places
+    abandoned = threading.Event()
 
-        def show_all() -> None:
-            show(sum(lane.progress for lane in chosen) / len(chosen))
+    def show_all() -> None:
+        if abandoned.is_set():  # nobody waits any more
+            raise _Abandoned
+        show(sum(lane.progress for lane in lanes.values()) / len(lanes))
 
+    with computing(lambda: show(0.0)), _blas_on_one_thread():
         try:
-            for group in _by_structure(lanes):
-                if any(not lane.status for lane in group):
-                    Batch(group, shared).run(lambda lane: ended(lane.run(), lanes.index(lane)), show_all)
+            attend(lambda: _move(experiments, wanted, shared, lanes, show_all, ended), stop)
         except KeyboardInterrupt:
-            if any(not lane.observations for lane in chosen):  # there is nothing to keep of it
+            abandoned.set()
+            lanes = {place: lane for place, lane in lanes.items() if lane.observations}
+            if not lanes:
                 raise
-            for lane in chosen:
-                if not lane.status:
-                    lane.interrupt()
-        return [lane.run() for lane in chosen]
+            for place, lane in lanes.items():
+                if lane.interrupt():
+                    ended(lane.run(), place)
+        except BaseException:
+            abandoned.set()
+            raise
+        return [lane.run() for lane in lanes.values()]
+
+
+class _Abandoned(BaseException):
+    """Nobody waits for these runs any more."""
+
+
+def _move(
+    experiments: Sequence[Experiment],
+    wanted: Collection[int] | None,
+    shared: bool,
+    chosen: dict[int, Lane],
+    show: Callable[[], None],
+    ended: Callable[[Run, int], None],
+) -> None:
+    """Carry out experiments; their lanes appear in `chosen` as soon as they are posed."""
+    began = time.monotonic()
+    data = experiments[0].draw() if shared else None
+    lanes = [Lane(experiment, *prepare(experiment, data)) for experiment in experiments]
+    chosen |= {place: lane for place, lane in enumerate(lanes) if wanted is None or place in wanted}
+    for place, lane in enumerate(lanes):
+        if place in chosen:
+            lane.seconds = (time.monotonic() - began) / len(chosen)
+        else:
+            lane.status = "not wanted"
+    for group in _by_structure(lanes):
+        if any(not lane.status for lane in group):
+            Batch(group, shared).run(lambda lane: ended(lane.run(), lanes.index(lane)), show)
 
 
 def _by_structure(lanes: Sequence[Lane]) -> list[list[Lane]]:

@@ -105,6 +105,12 @@ def main() -> None:
             stream.reconfigure(errors="replace")  # an old terminal without ≤ or λ still gets its answer
     try:
         app()
+    except SystemExit as ended:
+        if "afterfit.turns" in sys.modules:  # something was computed, and may have been left at Ctrl-C
+            from afterfit.turns import cut_off
+
+            cut_off(ended.code if isinstance(ended.code, int) else 0)
+        raise
     except Exception as error:
         if os.environ.get("AFTERFIT_TRACEBACK"):
             raise

@@ -154,7 +154,7 @@ def _carry_out(
 ) -> tuple[dict[str, Run], bool]:
     """Run and save experiments: what came of them, in their order, and whether that is all of them."""
     from afterfit.progress import progress_bar
-    from afterfit.sweeps.threads import run_many
+    from afterfit.sweeps.processes import run_many
     from afterfit.train import run_experiment
 
     shown = False if quiet else None

@@ -46,7 +46,7 @@ def sweep(
     on: Annotated[
         str | None,
         typer.Option(
-            help="Where: local (Dask on this machine) or a Dask scheduler's address. [default: this process]",
+            help="The address of a Dask scheduler. [default: the cores of this machine]",
             show_default=False,
         ),
     ] = None,

@@ -16,7 +16,7 @@ from afterfit.experiment import Experiment
 from afterfit.progress import progress_bar
 from afterfit.run import Run
 from afterfit.spec import nearest, require
-from afterfit.sweeps.threads import run_many
+from afterfit.sweeps.processes import run_many
 from afterfit.train import run_experiment
 
 if TYPE_CHECKING:

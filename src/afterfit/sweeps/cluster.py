@@ -10,7 +10,6 @@ import collections
 import contextlib
 import functools
 import importlib.metadata
-import logging
 import platform
 import queue
 import time
@@ -19,39 +18,28 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from afterfit.spec import SpecError, require
-from afterfit.sweeps.local import local
+from afterfit.sweeps.jobs import LIVES, Parcel, Watch, describe, given_up, in_words, log
 from afterfit.sweeps.plan import Job, Outcome
 from afterfit.sweeps.slurm import Slurm
-from afterfit.sweeps.worker import (
-    PACKAGES,
-    TOPIC,
-    VersionMismatch,
-    carry_out_job,
-    check_versions,
-    in_words,
-    versions_here,
-)
+from afterfit.sweeps.worker import PACKAGES, TOPIC, VersionMismatch, carry_out_job, check_versions, versions_here
 
 __all__ = ["carry_out"]
 
-_LIVES = 3  # workers that may die at one job before it is given up
 _PATIENCE = 10.0  # seconds before a scheduler that does not answer counts as lost
 _LOOK = 2.0  # seconds between two looks at the workers
 _LONELY = 30.0  # seconds without any worker before it is said, and said again
-
-_log = logging.getLogger("afterfit.sweeps")
 
 
 def carry_out(jobs: Sequence[Job], on: str | Slurm, report: Callable[[float], None]) -> Generator[Outcome, None, None]:
     """Do jobs and yield what came of each of their wanted runs, as soon as its job is done.
 
-    `on` is `"local"` (one process a core), the address of a Dask scheduler (`"tcp://host:8786"`), or `af.slurm(…)`.
+    `on` is the address of a Dask scheduler (`"tcp://host:8786"`), or `af.slurm(…)`.
     `report` is called with how many runs' worth of work is done. A run that fails gives an outcome with its error in
     words; a job whose worker is killed is begun again elsewhere. Ctrl-C takes back what is left and raises
     KeyboardInterrupt once the finished runs were yielded; a scheduler that is lost raises ConnectionError.
     """
     if jobs:
-        with _workers(on, len(jobs)) as (scheduler, helper), _client(scheduler, on) as client:
+        with _workers(on) as (scheduler, helper), _client(scheduler, on) as client:
             yield from _Session(client, jobs, report, helper).outcomes()
 
 
@@ -84,6 +72,7 @@ class _Session:
         self.worker_seen = False
         self.looked = -float("inf")
         self.company = time.monotonic()  # when there was a worker last, or when its absence was said
+        self.watch = Watch()
 
     def outcomes(self) -> Iterator[Outcome]:
         self.client.subscribe_topic(TOPIC, lambda event: self.news.put(event[1]))
@@ -99,7 +88,7 @@ class _Session:
             while not self.news.empty():
                 news = self.news.get()
                 if isinstance(news, tuple) and isinstance(news[-1], list):
-                    self.finished.extend(news[-1])
+                    self.finished.extend(self._unpack(news[0], news[-1]))
             yield from self._deliver()
             raise
         finally:
@@ -136,6 +125,14 @@ class _Session:
             self._hear(self.news.get(timeout=_LOOK / 4))
         if time.monotonic() - self.looked >= _LOOK:
             self._look()
+            self.watch.look(self._at)
+
+    def _at(self) -> Iterator[str]:
+        """What the workers are at."""
+        begun = [number for number in self.futures if self.starts[number]]
+        for number in begun:
+            yield f"a worker has {describe(self.jobs[number], self.shares[number])}"
+        yield f"{len(self.futures) - len(begun)} jobs wait for {len(self.known)} workers"
 
     def _hear(self, news: Any) -> None:
         if isinstance(news, dict):
@@ -147,7 +144,11 @@ class _Session:
         if isinstance(result, BaseException):
             self._failed(number, result)
         else:
-            self._finish(number, result)
+            self._finish(number, self._unpack(number, result))
+
+    def _unpack(self, number: int, parcels: Sequence[Parcel]) -> list[Outcome]:
+        job = self.jobs[number]
+        return [Outcome.of(job.experiments[parcel.place], parcel.unpack(job)) for parcel in parcels]
 
     def _finish(self, number: int, outcomes: Sequence[Outcome]) -> None:
         self.finished.extend(outcomes)
@@ -164,6 +165,8 @@ class _Session:
         self._reached(number, news.get("share", 0.0))
 
     def _reached(self, number: int, share: float) -> None:
+        if share > self.shares[number]:
+            self.watch.move()
         self.shares[number] = share
         self.report(sum(share * len(job.wanted) for share, job in zip(self.shares, self.jobs, strict=True)))
 
@@ -180,13 +183,10 @@ class _Session:
         if isinstance(error, KilledWorker):
             self.kills[number] += 1
             # The scheduler also blames jobs that only waited on a worker that died.
-            if self.starts[number] < _LIVES and self.kills[number] < _LIVES:
+            if self.starts[number] < LIVES and self.kills[number] < LIVES:
                 self._hand_out(number)
                 return
-            words = (
-                f"given up: {max(self.starts[number], _LIVES)} workers died while they had this job. The memory or "
-                "the time that it is given may be too little, or the model ends its process."
-            )
+            words = given_up(max(self.starts[number], LIVES))
         else:  # is it the job? A lost connection, or another afterfit that cannot even read it, is said as such
             self.known.clear()
             self._look()
@@ -208,7 +208,7 @@ class _Session:
             self.company = time.monotonic()
         elif time.monotonic() - self.company > _LONELY:
             self.company = time.monotonic()
-            _log.warning("no worker is there, still waiting: %s", self.helper.why_none())
+            log.warning("no worker is there, still waiting: %s", self.helper.why_none())
 
     def _check_versions(self, workers: Mapping[str, str]) -> None:
         """Refuse workers (names by address) whose versions are not ours."""
@@ -248,8 +248,8 @@ def _client(scheduler: Any, on: str | Slurm) -> Iterator[Any]:
         client = Client(scheduler, timeout=_PATIENCE, set_as_default=False)
     except (OSError, TimeoutError, ValueError):
         raise SpecError(
-            f"no Dask scheduler answers at {on}: start one with `dask scheduler`, workers with `dask worker`, or "
-            'choose on="local".'
+            f"no Dask scheduler answers at {on}: start one with `dask scheduler` and workers with `dask worker`, or "
+            "leave `on` out to use the cores of this machine."
         ) from None
     try:
         yield client
@@ -258,7 +258,7 @@ def _client(scheduler: Any, on: str | Slurm) -> Iterator[Any]:
 
 
 @contextlib.contextmanager
-def _workers(on: str | Slurm, jobs: int) -> Iterator[tuple[Any, _Helper]]:
+def _workers(on: str | Slurm) -> Iterator[tuple[Any, _Helper]]:
     """The scheduler (a cluster or an address) of the workers that `on` means, and who knows about them."""
     try:
         import dask
@@ -266,16 +266,14 @@ def _workers(on: str | Slurm, jobs: int) -> Iterator[tuple[Any, _Helper]]:
     except ImportError:
         raise SpecError(f'on={on!r} needs Dask: pip install "afterfit[dask]"') from None
     require(
-        isinstance(on, Slurm) or on == "local" or (isinstance(on, str) and "://" in on),
-        f'on must be "local", the address of a Dask scheduler such as "tcp://host:8786", or af.slurm(…), got {on!r}.',
+        isinstance(on, Slurm) or (isinstance(on, str) and "://" in on),
+        f'on must be the address of a Dask scheduler such as "tcp://host:8786", or af.slurm(…), got {on!r}. Leave it '
+        "out to use the cores of this machine.",
     )
-    with dask.config.set({"distributed.scheduler.allowed-failures": _LIVES - 1}):
+    with dask.config.set({"distributed.scheduler.allowed-failures": LIVES - 1}):
         if isinstance(on, Slurm):
             with on.workers() as (cluster, queue_of_jobs):
                 yield cluster, queue_of_jobs
-        elif on == "local":
-            with local(jobs) as (cluster, processes):
-                yield cluster, processes
         else:
             yield on, _Elsewhere()
 

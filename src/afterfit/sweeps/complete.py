@@ -8,7 +8,8 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 
 from afterfit.experiment import Experiment
 from afterfit.store import Store
-from afterfit.sweeps import threads
+from afterfit.sweeps import processes
+from afterfit.sweeps.jobs import cores
 from afterfit.sweeps.plan import Job, Outcome, plan
 from afterfit.sweeps.slurm import Slurm
 
@@ -35,8 +36,8 @@ def complete(
         return {}
     for experiment in experiments:  # all of them now, not when their turn comes
         experiment.model.parameters(experiment.task.signature)
-    workers = threads.cores() if on in (None, "local") else on.jobs * on.cores if isinstance(on, Slurm) else _SOMEWHERE
-    # A worker of a cluster has its memory to itself; threads share that of their process.
+    workers = cores() if on is None else on.jobs * on.cores if isinstance(on, Slurm) else _SOMEWHERE
+    # A worker of a cluster has its memory to itself; the processes of this machine share it.
     jobs = plan(experiments, memory=memory if on is None else memory * workers, workers=workers)
     failures: dict[str, str] = {}
     done = len(experiments) - lacking
@@ -47,7 +48,7 @@ def complete(
             show(done + runs)
 
         if on is None:
-            outcomes = _in_threads(turn, memory, report)
+            outcomes = _on_this_machine(turn, jobs, memory, report)
         else:
             from afterfit.sweeps import cluster  # Dask is optional
 
@@ -61,10 +62,13 @@ def complete(
     return failures
 
 
-def _in_threads(turn: _Turn, memory: float, report: Callable[[float], None]) -> Generator[Outcome]:
-    with contextlib.closing(threads.carry_out(turn.next_job, memory, report)) as ended:
+def _on_this_machine(
+    turn: _Turn, jobs: Sequence[Job], memory: float, report: Callable[[float], None]
+) -> Generator[Outcome]:
+    with contextlib.closing(processes.carry_out(turn.next_job, jobs, memory, report)) as ended:
         for experiment, what in ended:
-            yield Outcome.of(experiment, what)
+            if isinstance(what, str) or what.status != "interrupted":  # half a run is none for a store
+                yield Outcome.of(experiment, what)
 
 
 def _left(jobs: Sequence[Job], store: Store, failures: dict[str, str]) -> list[Job]:

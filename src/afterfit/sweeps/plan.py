@@ -20,14 +20,16 @@ from afterfit.problem import Problem
 from afterfit.run import Run
 from afterfit.spec import SpecError
 from afterfit.train import prepare
+from afterfit.turns import computing
 
-__all__ = ["Job", "Outcome", "footprint", "plan"]
+__all__ = ["Job", "Outcome", "footprint", "least_seconds", "plan"]
 
 _WIDEST = 64  # lanes of a batch: more are no quicker on a CPU
 _CACHE = 256e3  # bytes of data that lanes with data of their own may have together: half of what a core keeps near
 _LARGE = 32e6  # bytes of a run whose steps take so long by themselves that nothing is gained by going together
 _MANY_FLOWS = 16  # flows whose going together is worth compiling it, which takes several times as long
 _ENOUGH = 16  # lanes with the same data, from which one product with a matrix is quicker than many with vectors
+_QUICKEST = 3e-7  # seconds of a step, at least
 _APART = 2.0  # lanes of a batch wait for the longest of them, which makes at most so many times their steps
 
 
@@ -149,6 +151,11 @@ def _work(job: Job) -> float:
     return len(job.experiments) * max(map(_steps, job.experiments))
 
 
+def least_seconds(jobs: Iterable[Job]) -> float:
+    """How long jobs take on one core, at least: of flows that is not known, and counts as nothing."""
+    return _QUICKEST * sum(map(_work, jobs))
+
+
 T = TypeVar("T")
 
 
@@ -190,7 +197,7 @@ def footprint(experiment: Experiment) -> int:
     Counted from the program before it is compiled: its data, and every intermediate result as if none were reused; and
     what is kept of every observation.
     """
-    with jax.enable_x64(True):
+    with computing():
         lane = Lane(experiment, *prepare(experiment))
         state = eqx.filter_eval_shape(lane.traced.start, lane.problem, lane.params, lane.key)
         goal, limit = jnp.asarray(lane.targets[-1]), jnp.asarray(1)

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from afterfit.spec import SpecError, require
-from afterfit.sweeps.worker import search_path
+from afterfit.sweeps.jobs import search_path
 
 __all__ = ["Slurm", "slurm"]
 

@@ -159,8 +159,8 @@ class Sweep:
     ) -> Sweep:
         """Compute what is missing, and keep it in the store run by run.
 
-        `on` is where: this process (None: as many threads as cores), `"local"` (Dask, a process a core), the address of
-        a Dask scheduler, or `af.slurm(…)`. `memory` is how many gigabytes the runs under way may take together (on a
+        `on` is where: on the cores of this machine (None), at the address of a Dask scheduler, or on `af.slurm(…)`.
+        `memory` is how many gigabytes the runs under way may take together (on a
         cluster: those of one worker). A sweep that was interrupted or killed goes on where it was; several processes
         may run the same sweep at once and share its work. Runs that fail do not stop the others: what failed is said
         in a `SweepFailed` at the end.

@@ -1,21 +1,19 @@
 """What a sweep does on a worker: carry out one job and say how far it is.
 
-Workers never touch the store: the files of a run go back to the client, which publishes them.
+Workers never touch the store: a run goes back to the client, which publishes it.
 """
 
 from __future__ import annotations
 
 import importlib.metadata
-import os
 import platform
-import sys
 import time
 from collections.abc import Mapping
 from typing import Any
 
 from afterfit.spec import SpecError
-from afterfit.sweeps.plan import Job, Outcome
-from afterfit.sweeps.threads import do_job
+from afterfit.sweeps.jobs import Parcel, do_job
+from afterfit.sweeps.plan import Job
 
 __all__ = [
     "PACKAGES",
@@ -23,8 +21,6 @@ __all__ = [
     "VersionMismatch",
     "carry_out_job",
     "check_versions",
-    "in_words",
-    "search_path",
     "versions_here",
 ]
 
@@ -41,12 +37,7 @@ class _NoLongerWanted(BaseException):
     """The client was stopped or is gone: nobody waits for this job. Not an error of the experiment's."""
 
 
-def in_words(error: BaseException) -> str:
-    """What went wrong, for a person: afterfit's own errors are sentences already."""
-    return str(error) if isinstance(error, SpecError) else f"{type(error).__name__}: {error}"
-
-
-def carry_out_job(key: str, number: int, job: Job, versions: Mapping[str, str]) -> list[Outcome]:
+def carry_out_job(key: str, number: int, job: Job, versions: Mapping[str, str]) -> list[Parcel]:
     """The task that is sent to a worker: job `number` of a client whose packages have these `versions`."""
     from distributed import get_worker
     from distributed.core import Status
@@ -65,9 +56,9 @@ def carry_out_job(key: str, number: int, job: Job, versions: Mapping[str, str]) 
             worker.log_event(TOPIC, {"key": key, "job": number, "share": share})
 
     worker.log_event(TOPIC, {"key": key, "job": number, "started": True})
-    outcomes: list[Outcome] = []
-    do_job(job, lambda experiment, what: outcomes.append(Outcome.of(experiment, what)), say)
-    return outcomes
+    parcels: list[Parcel] = []
+    do_job(job, lambda place, what: parcels.append(Parcel.pack(place, what)), say)
+    return parcels
 
 
 def versions_here() -> dict[str, str]:
@@ -92,8 +83,3 @@ def check_versions(worker: str, there: Mapping[str, Any], here: Mapping[str, str
             f"worker {worker} has {'; '.join(different)}. Its results could differ: give it the versions of this "
             "client (best the same environment) and start it again. Runs that were finished are kept."
         )
-
-
-def search_path() -> str:
-    """Where this Python looks for modules: workers look in the same places, such as beside the user's script."""
-    return os.pathsep.join(path or os.getcwd() for path in sys.path)

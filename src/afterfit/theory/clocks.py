@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -18,6 +17,7 @@ from afterfit.theory.instance import Instance, instance_of
 from afterfit.theory.kernel import MOST
 from afterfit.theory.named import Named
 from afterfit.theory.programs import min_l1, min_l2, min_nuclear
+from afterfit.turns import computing
 
 __all__ = ["WINDOW", "Clock", "clock", "turning_time"]
 
@@ -63,7 +63,7 @@ def clock(run: Run) -> Named:
     ```
     """
     instance = instance_of(run)
-    with jax.enable_x64(True):
+    with computing():
         return Named(_clocks(instance, run))
 
 

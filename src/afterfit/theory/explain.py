@@ -5,12 +5,11 @@ from __future__ import annotations
 import dataclasses
 import textwrap
 
-import jax
-
 from afterfit.run import Run
 from afterfit.theory.limits import Limits
 from afterfit.theory.named import Named
 from afterfit.theory.theorems import THEOREMS, Case, Check, Outcome
+from afterfit.turns import computing
 
 __all__ = ["Explanation", "Reading", "explain"]
 
@@ -75,7 +74,7 @@ def explain(run: Run) -> Explanation:
     """
     case = Case(run)
     readings = []
-    with jax.enable_x64(True):
+    with computing():
         for theorem in THEOREMS:
             if theorem.speaks(case.instance):
                 checks, outcomes = tuple(theorem.assumptions(case)), tuple(theorem.outcomes(case))

@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-import jax
 import numpy as np
 
 from afterfit.diagnose import Verdict, diagnose
@@ -14,6 +13,7 @@ from afterfit.dynamics import Discrete
 from afterfit.experiment import Experiment
 from afterfit.theory.instance import Instance, posed
 from afterfit.theory.routes import ROUTES, Unanswered
+from afterfit.turns import computing
 
 __all__ = ["Forecast", "forecast"]
 
@@ -66,7 +66,7 @@ def forecast(experiment: Experiment | Mapping[str, Any]) -> Forecast:
     ```
     """
     instance = posed(experiment)
-    with jax.enable_x64(True):
+    with computing():
         reasons = []
         for route in ROUTES:
             obstacle = route.obstacle(instance)

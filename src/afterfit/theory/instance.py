@@ -24,6 +24,7 @@ from afterfit.spec import SpecError, require
 from afterfit.tasks import Data, Task
 from afterfit.theory.programs import single_entries
 from afterfit.train import prepare
+from afterfit.turns import computing
 
 __all__ = ["Instance", "instance_of", "posed"]
 
@@ -116,7 +117,7 @@ def posed(experiment: Experiment | Mapping[str, Any]) -> Instance:
     )
     if not isinstance(experiment, Experiment):
         experiment = Experiment.from_dict(experiment)
-    with jax.enable_x64(True):
+    with computing():
         problem, params = prepare(experiment)
         params = jax.tree.map(lambda leaf: leaf.astype(jnp.float64), params)
     return Instance(experiment, problem, params)
@@ -134,6 +135,6 @@ def instance_of(run: Run) -> Instance:
                 f"theory needs the run's own problem, which its files do not hold ({error}) Use the run that train() "
                 "returned instead of the loaded one."
             ) from None
-    with jax.enable_x64(True):
+    with computing():
         final = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), run.params)
     return dataclasses.replace(posed(experiment), final=final)

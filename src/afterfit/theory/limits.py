@@ -37,6 +37,7 @@ from afterfit.theory.programs import (
     nuclear_penalised,
     ridge,
 )
+from afterfit.turns import computing
 
 __all__ = ["Limit", "Limits", "limits"]
 
@@ -102,7 +103,7 @@ def limits(run: Run) -> Limits:
     """
     instance = instance_of(run)
     known, skipped = [], {}
-    with jax.enable_x64(True):
+    with computing():
         for candidate in _candidates(instance):
             try:
                 known.append(_measured(instance, candidate))

@@ -1,0 +1,112 @@
+"""One program at a time in a process, and Ctrl-C whatever it is doing.
+
+jaxlib's batched LAPACK (a factorisation under `vmap`) waits inside a thread of XLA's pool for tasks on that same pool.
+Two such programs at once can fill the pool with threads that wait, and then neither ever ends
+(`tests/upstream_deadlock.py` shows it in plain JAX). One alone cannot: so afterfit computes one program at a time in a
+process, whoever asks for it from whichever thread, and uses other cores by other processes (`afterfit.sweeps`).
+"""
+
+from __future__ import annotations
+
+import atexit
+import concurrent.futures
+import contextlib
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+import jax
+
+__all__ = ["attend", "computing", "cut_off"]
+
+_SECONDS_A_LOOK = 0.1  # between two looks at whether somebody asked to stop
+
+T = TypeVar("T")
+
+
+class _Here(threading.local):
+    """Of this thread: how many `computing` it is inside of, and work that it left while that was still going on."""
+
+    depth = 0
+    left: Future | None = None
+
+
+_turn = threading.Lock()  # held while something is computed in this process
+_here = _Here()
+
+
+@contextlib.contextmanager
+def computing(waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """Compute in double precision, when nothing else of afterfit's is computed in this process.
+
+    May be nested. `waiting` is called every now and then until it begins.
+    """
+    if not _here.depth:
+        while not _turn.acquire(timeout=_SECONDS_A_LOOK):
+            waiting()
+    _here.depth += 1
+    try:
+        with jax.enable_x64(True):
+            yield
+    finally:
+        _here.depth -= 1
+        if not _here.depth:
+            left, _here.left = _here.left, None
+            if left is None:
+                _turn.release()
+            else:  # it is the turn of what was left until that has ended
+                left.add_done_callback(lambda _: _turn.release())
+
+
+def attend(work: Callable[[], T], stop: threading.Event | None = None) -> T:
+    """Do `work` in a thread of its own, inside this thread's `computing`, and wait for what it gives.
+
+    Compiled code cannot be interrupted, but waiting for it can. On Ctrl-C, or once `stop` is set, KeyboardInterrupt is
+    raised here at once; the thread goes on until the call it is in returns, and nothing else is computed before.
+    """
+    assert _here.depth, "attend() is called inside of computing()"
+    future: Future[Any] = Future()
+
+    def do() -> None:
+        _here.depth = 1  # in the turn of the thread that waits
+        try:
+            with jax.enable_x64(True):
+                future.set_result(work())
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=do, daemon=True, name="afterfit").start()
+    try:
+        while True:
+            try:
+                return future.result(None if stop is None else _SECONDS_A_LOOK)
+            except TimeoutError:
+                if future.done():  # an error of the work's own
+                    raise
+                if stop is not None and stop.is_set():
+                    raise KeyboardInterrupt from None
+    finally:
+        if not future.done():
+            _here.left = future
+            _left.append(future)
+
+
+_left: list[Future] = []  # all that was ever left in this process
+
+
+def cut_off(code: int) -> None:
+    """End the process here if something that was left goes on: it would crash as Python is taken down around it."""
+    if concurrent.futures.wait(_left, timeout=1.0).not_done:
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(Exception):
+                stream.flush()
+        os._exit(code)
+
+
+@atexit.register
+def _at_exit() -> None:
+    error = getattr(sys, "last_value", None)  # what ended the program, if nobody caught it
+    cut_off(0 if error is None else 130 if isinstance(error, KeyboardInterrupt) else 1)
