@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -18,6 +20,14 @@ def x64():
     """Double precision for one test module. `train` must not need it, so its tests go without."""
     with jax.enable_x64(True):
         yield
+
+
+@pytest.fixture
+def ctrl_c():
+    """Python's own way with Ctrl-C: a background shell, and a worker of pytest-xdist, ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def as_jax(tree):

@@ -75,7 +75,7 @@ def test_the_same_sweep_computes_nothing_again(sweep, monkeypatch):
     def forbidden(*_, **__):
         raise AssertionError("computed again")
 
-    monkeypatch.setattr("afterfit.sweeps.threads.run_together", forbidden)
+    monkeypatch.setattr("afterfit.sweeps.jobs.run_together", forbidden)
     again = af.sweep(SPEC, OVER, seeds=2, store=sweep.store.url)
     assert again.id == sweep.id
     again.run(progress=False)

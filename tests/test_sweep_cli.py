@@ -94,7 +94,7 @@ def test_the_page_of_a_sweep_holds_everything(here):
         (("sweep", "my.toml", "--scale", "quick"), "gallery entries"),
         (("sweep", "my.toml", "--memory", "-1", "--seeds", "3"), "memory is in gigabytes"),
         (("sweep", "notsawo2025/fig3"), "--over"),
-        (("sweep", "my.toml", "--on", "somewhere", "--seeds", "3"), 'on must be "local"'),
+        (("sweep", "my.toml", "--on", "somewhere", "--seeds", "3"), "on must be the address"),
         (("report", "ffff"), "there is no sweep 'ffff'"),
     ],
 )

@@ -20,6 +20,7 @@ def main() -> None:
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a user's code prints must not get between
     import jax
+    import xarray  # noqa: F401  (now, not when a run that is interrupted has a second to be written down)
 
     from afterfit.sweeps.jobs import Parcel, do_job
 

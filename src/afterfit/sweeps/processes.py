@@ -35,7 +35,7 @@ __all__ = ["carry_out", "run_many"]
 
 _MEMORY = 4e9  # bytes that the runs under way may take together, where nobody says otherwise
 _WORTH_HELP = 2.0  # seconds of work after which helpers are called for what is left: about as long as they take to come
-_LAST_WORDS = 1.0  # seconds in which those at work may tell how far they were when Ctrl-C came
+_LAST_WORDS = 1.5  # seconds in which those at work may tell how far they were when Ctrl-C came
 _CACHE = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
 
 

@@ -1,0 +1,179 @@
+"""One program at a time in a process, and Ctrl-C whatever compiled code is doing."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+import afterfit as af
+from afterfit.sweeps.jobs import cores
+from afterfit.train import run_together
+from afterfit.turns import attend, computing
+
+HERE = Path(__file__).parent
+MATRICES = af.Experiment(
+    af.tasks.MatrixCompletion(12, 12, 1, observed=0.6),
+    af.models.MatrixFactorisation(6),
+    af.dynamics.GradientDescent(1e-2, 1500),
+    af.penalties.L2(1e-2),
+    af.inits.Gaussian(1.0),
+    observations=60,
+)
+
+
+def python(code: str, *, ctrl_c: float | None = None, timeout: float = 120) -> tuple[int, str, float]:
+    """Run a program, press Ctrl-C so long after it said that it began: exit code, output, seconds since then."""
+    with subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        # As in a terminal: a shell in the background, and a worker of pytest-xdist, ignore Ctrl-C.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    ) as process:
+        began, said = time.monotonic(), ""
+        try:
+            if ctrl_c is not None:
+                assert process.stdout is not None
+                said = process.stdout.readline()
+                time.sleep(ctrl_c)
+                process.send_signal(signal.SIGINT)
+                began = time.monotonic()
+            output, _ = process.communicate(timeout=timeout)
+        except BaseException:
+            process.kill()
+            raise
+        return process.returncode, said + output, time.monotonic() - began
+
+
+@pytest.mark.skipif(cores() < 2, reason="it ends on one core")
+def test_upstream_still_waits_for_itself():
+    """When this fails, jaxlib has mended its batched kernels: programs may then go on at once again."""
+    command, environment = [sys.executable, str(HERE / "upstream_deadlock.py")], {"OPENBLAS_NUM_THREADS": "1"}
+    for _ in range(3):  # it may get through by luck
+        with subprocess.Popen(command, env={**os.environ, **environment}, stdout=subprocess.DEVNULL) as process:
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                return
+    pytest.fail("jaxlib's batched LAPACK no longer waits for itself")
+
+
+def test_threads_of_the_users_own_train_at_once():
+    """Twenty batches of matrices from two threads: with two programs at once, the first never ended."""
+    experiments = [MATRICES.set({"penalty.strength": 10.0**-k, "seed": seed}) for k in range(5) for seed in range(2)]
+    found = {}
+
+    def work(name):
+        for k in range(10):
+            found[name, k] = [run.curves for run in run_together(experiments)]
+
+    threads = [threading.Thread(target=work, args=(name,), daemon=True) for name in "ab"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(240)
+    assert len(found) == 20, "a thread hangs"
+    first = found["a", 0]
+    assert all(one.identical(other) for curves in found.values() for one, other in zip(first, curves, strict=True))
+
+
+def test_a_turn_may_be_nested_and_is_given_back_after_errors():
+    with computing(), computing():
+        assert attend(lambda: attend_inside()) == 3
+    with pytest.raises(ZeroDivisionError), computing():
+        attend(lambda: 1 / 0)
+    with computing():  # it is free again
+        pass
+
+
+def attend_inside():
+    with computing():  # in the turn of the one who waits
+        return attend(lambda: 3)
+
+
+def test_what_was_left_keeps_its_turn_until_it_ends():
+    release, stop, order = threading.Event(), threading.Event(), []
+    stop.set()
+    with pytest.raises(KeyboardInterrupt), computing():
+        attend(lambda: (release.wait(), order.append("left")), stop)
+
+    def next_one():
+        with computing():
+            order.append("next")
+
+    thread = threading.Thread(target=next_one)
+    thread.start()
+    time.sleep(0.3)
+    assert order == []
+    release.set()
+    thread.join(10)
+    assert order == ["left", "next"]
+
+
+LONG_CALL = """
+import afterfit as af, jax, jax.numpy as jnp
+
+class Slow(af.models.Linear):
+    "A model of which one step takes minutes."
+
+    def __call__(self, params, inputs):
+        outputs = super().__call__(params, inputs)
+        turns = jnp.where(jnp.abs(outputs[0]) < 1e-100, 1, {turns})  # quick at the start only
+        long = jax.lax.fori_loop(0, turns, lambda _, z: jnp.tanh(z), jax.lax.stop_gradient(outputs))
+        return outputs + 0 * long
+
+print("began", flush=True)
+run = af.train(
+    task=af.tasks.SparseRecovery(n=100, sparsity=5, N=30), model=Slow(), init=af.inits.Constant(1e-300),
+    dynamics=af.dynamics.GradientDescent(0.1, 1000), progress=False,
+)
+print(run.status, len(run.curves.time))
+"""
+
+
+def test_ctrl_c_ends_a_run_whatever_compiled_code_is_doing():
+    code, output, seconds = python(LONG_CALL.replace("{turns}", "10**10"), ctrl_c=12.0)
+    assert seconds < 2 + 1.0, output  # a second more for Python to end
+    assert code == 0, output
+    assert "interrupted 1" in output
+
+
+SWEEP = """
+import afterfit as af
+spec = af.Experiment(
+    af.tasks.MatrixCompletion(12, 12, 1, observed=0.6), af.models.MatrixFactorisation(6),
+    af.dynamics.GradientDescent(1e-2, {steps}), af.penalties.L2(1e-2), af.inits.Gaussian(1.0), observations=60,
+)
+over = {{"penalty.strength": af.logspace(1e-3, 1, 5), "init.scale": af.logspace(0.03, 3, 5)}}
+sweep = af.sweep(spec, over, seeds=2, store={store!r})
+print("began", flush=True)
+sweep.run(progress=False)
+print(len(sweep.store.ids()))
+"""
+
+
+def test_a_sweep_of_matrices_ends_every_time(tmp_path):
+    """The sweep that stopped for ever at 0 or 10 of 50 runs, 6 times of 6."""
+    for k in range(3):
+        code, output, _ = python(SWEEP.format(steps=1500, store=str(tmp_path / str(k))), timeout=200)
+        assert code == 0, output
+        assert output.split() == ["began", "50"]
+
+
+def test_ctrl_c_ends_a_sweep_and_leaves_nobody_behind(tmp_path):
+    import psutil
+
+    before = {process.pid for process in psutil.process_iter()}
+    code, output, seconds = python(SWEEP.format(steps=10**9, store=str(tmp_path / "store")), ctrl_c=12.0)
+    assert seconds < 2 + 1.0, output
+    assert code in (130, -signal.SIGINT), output
+    left = [p for p in psutil.process_iter() if p.pid not in before and "sweeps.helper" in " ".join(p.cmdline())]
+    assert left == []
