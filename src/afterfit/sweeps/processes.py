@@ -162,7 +162,7 @@ class _Helper(_Worker):
             while True:
                 what, value = pickle.load(self._out)  # noqa: S301  (written by our own process)
                 self.tell(what, value)
-        except (EOFError, OSError, ValueError, pickle.UnpicklingError):
+        except Exception:  # it has ended, or what it says cannot be read
             self.tell("died")
 
 
@@ -172,6 +172,8 @@ class _Team:
     def __init__(
         self, next_job: Callable[[], Job | None], jobs: Sequence[Job], memory: float, report: Callable[[float], None]
     ):
+        import xarray  # noqa: F401  (before there are threads: two that import it first wait for each other)
+
         self.next_job, self.memory, self.report = next_job, memory, report
         self.news: queue.SimpleQueue[tuple[_Worker, str, Any]] = queue.SimpleQueue()
         self.workers: list[_Worker] = [_Here(self.news)]
