@@ -9,6 +9,7 @@ import threading
 import time
 from pathlib import Path
 
+import jax
 import pytest
 
 import afterfit as af
@@ -92,6 +93,12 @@ def test_a_turn_may_be_nested_and_is_given_back_after_errors():
         attend(lambda: 1 / 0)
     with computing():  # it is free again
         pass
+
+
+def test_what_a_user_has_set_for_a_while_is_set_in_the_work():
+    with jax.debug_nans(True), jax.default_matmul_precision("high"), computing():
+        found = attend(lambda: (jax.config.jax_debug_nans, jax.config.jax_default_matmul_precision))
+    assert found == (True, "high")
 
 
 def attend_inside():
