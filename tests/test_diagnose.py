@@ -26,6 +26,7 @@ from afterfit.spec import SpecError
 
 FIT, GENERALISE = 0.01, 0.05
 CRITERIA = Criteria.errors(fit=FIT, generalise=GENERALISE)
+LAST = 1e6  # when the logs below end
 T_FIT = np.log(1 / FIT)  # of a training error exp(-t)
 
 # Crossings are interpolated linearly in log time. On a grid of h = 0.05 decades, a curve that is smooth over
@@ -34,7 +35,7 @@ NEAR = 0.01
 
 
 def grid(per_decade: int = 20) -> np.ndarray:
-    return np.logspace(-2, 6, 8 * per_decade + 1)
+    return np.logspace(-2, np.log10(LAST), 8 * per_decade + 1)
 
 
 def drop(t, centre, power):
@@ -80,10 +81,16 @@ def case(kind: str, centre: float = 3e3, power: float = 4.0) -> Case:
     def early(t):
         return drop(t, 1.0, 4.0)
 
+    def cut_short(t):
+        return drop(t, LAST / 4 ** (1 / power), power)  # 0.2 at the end of the log
+
     gained, lost = drop_time(GENERALISE, 1.0, 4.0), drop_time(1 - GENERALISE, centre, power)
     width = drop_width(power)
     return {
         "grokking": Case(kind, fitted, late, T_FIT, drop_time(GENERALISE, centre, power), width),
+        "grokking under way": Case(
+            kind, fitted, cut_short, T_FIT, width=np.log10(drop_time(0.28, 1.0, power) / drop_time(0.92, 1.0, power))
+        ),
         "misgrokking": Case(
             kind, fitted, lambda t: np.maximum(early(t), 1 - late(t)), T_FIT, gained, width, lost
         ),
