@@ -85,11 +85,15 @@ class Errors:
         straight = np.interp(tau, self.tau, self.error)
         if self.tau.size < 2:
             return straight
-        i = np.clip(np.searchsorted(self.tau, tau, side="left"), 1, self.tau.size - 1)
-        low, high = (op(self.error[i - 1], self.error[i]) for op in (np.minimum, np.maximum))
-        in_logs = (high > self.floor) & (np.maximum(low, self.floor) > 0)
-        logs = np.log(np.maximum(self.error, self.floor), out=np.zeros(self.error.size), where=self.error + self.floor > 0)
+        i = np.clip(np.searchsorted(self.tau, tau), 1, self.tau.size - 1)
+        in_logs = self._goes_in_logs(self.error[i - 1], self.error[i])
+        floored = np.maximum(self.error, self.floor)
+        logs = np.log(np.where(floored > 0, floored, 1.0))
         return np.where(in_logs, np.exp(np.interp(tau, self.tau, logs)), straight)
+
+    def _goes_in_logs(self, one: NDArray, other: NDArray) -> NDArray:
+        """Whether the error goes from `one` to `other` in logs: not below the floor, nor where there are none."""
+        return (np.maximum(one, other) > self.floor) & (np.maximum(np.minimum(one, other), self.floor) > 0)
 
     def cut(self, *levels: float) -> tuple[NDArray, NDArray]:
         """Log times and errors with every crossing of the levels among them: no two are on opposite sides of one."""
@@ -98,8 +102,8 @@ class Errors:
             over = error > level
             i = np.flatnonzero(over[1:] != over[:-1]) + 1
             before, after = error[i - 1], error[i]
+            in_logs = self._goes_in_logs(before, after)
             low = np.maximum(np.minimum(before, after), self.floor)
-            in_logs = (np.maximum(before, after) > self.floor) & (low > 0)
             a, b, c = (_logs(x, low, in_logs) for x in (before, after, np.full(i.size, level)))
             with np.errstate(invalid="ignore", divide="ignore"):
                 share = np.clip(np.where(a == b, 1.0, (c - a) / (b - a)), 0, 1)

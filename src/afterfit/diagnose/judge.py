@@ -271,25 +271,22 @@ def _missing_from(tau: NDArray, values: NDArray) -> int | None:
 
 
 def _blown_up(log: _Log) -> tuple[int, str] | None:
-    """How many rows precede the blow-up of the training error, or of the loss beside accuracies."""
+    """How many rows precede the blow-up of the training error, or of the loss beside accuracies.
+
+    The last two observations decide, so that a single spike does not, and a blow-up that was just seen does. A loss
+    that grows from nearly nothing while the accuracy stays fitted is none.
+    """
     train = log.read("train", log.train, log.criteria.train)
-    error_like = log.criteria.train.like == "error"
-    values = log.train if error_like else log.loss
-    if values is None or train.tau.size < FEWEST:
+    what, values = ("train error", log.train) if train.threshold.like == "error" else ("training loss", log.loss)
+    if values is None or train.tau.size < 2 or np.any(train.error[-2:] <= train.level):
         return None
-    curve = train if error_like else log.read("train", values, Threshold("error", 0.0))
-    began = values[np.isfinite(values)][:1]  # at the initialisation, if it was observed
-    fitted = train.end <= train.level
-    if curve.tau.size < FEWEST or fitted:
-        return None
-    bound = log.settings.blowup * max(float(began[0]), curve.level)
-    if not 0 < bound < curve.end:
+    seen = values[np.isfinite(values)]  # the initialisation included, if it was observed
+    bound = log.settings.blowup * max(float(seen[0]), train.level if values is log.train else 0.0)
+    if not 0 < bound < seen[-2:].min():
         return None
     good = int(np.flatnonzero(values <= bound)[-1]) + 1
-    what = "train error" if error_like else "training loss"
-    grown = f"has grown by more than x{number(log.settings.blowup)}"
-    levels = f"from {number(float(began[0]))} to {number(curve.end)} at the end"
-    return good, f"the {what} {grown} at {at(log.tau[good])}: {levels}."
+    grown = f"has grown by more than x{number(log.settings.blowup)} at {at(log.tau[good])}"
+    return good, f"the {what} {grown}: from {number(float(seen[0]))} to {number(float(seen[-1]))} at the end."
 
 
 def _judge_divergence(log: _Log, cause: str) -> Verdict:

@@ -12,6 +12,7 @@ from afterfit.diagnose.curve import Errors, slope, stays_from
 from afterfit.diagnose.words import at, difference, number, times
 
 _TRANSITION = (0.1, 0.9)  # the shares of a passage between which its width is measured
+_CRAWL = 0.05  # of the way that a curve has come: it makes less in `lasting` decades if it has settled
 _SOON = 1.0  # decades within which a curve that crawls is expected to arrive, if it has not settled
 
 
@@ -84,16 +85,16 @@ def fall_of(curve: Errors, start: float, stop: float) -> Passage | None:
 def expected(curve: Errors, fall: Passage) -> float | None:
     """The log time at which a curve that still improves would meet its threshold at its present pace; None if settled.
 
-    It has settled if `lasting` decades at this pace make less than a tenth of the way that it has come, and a decade
-    does not take it to its threshold. The pace is that of a robust line through what follows nine tenths of the
-    fall, or through the last `lasting` decades where that is less; through twice as many at most.
+    It has settled if `lasting` decades at this pace make less than a twentieth of the way that it has come, and a
+    decade does not take it to its threshold. The pace is that of a robust line through what follows nine tenths of
+    the fall: through the last `lasting` decades at least, and four times as many at most.
     """
     lasting = curve.settings.lasting
-    stretch = float(np.clip(curve.tau[-1] - fall.ends, lasting, 2 * lasting))
+    stretch = float(np.clip(curve.tau[-1] - fall.ends, lasting, 4 * lasting))
     ways = [curve.way(fall.before, error) for error in curve.between(curve.tau[-1] - stretch, curve.tau[-1])]
     pace = slope(np.array(ways)) / stretch
     done = curve.way(fall.before, fall.after)
-    crawls = pace * lasting < (1 - _TRANSITION[1]) * done
+    crawls = pace * lasting < _CRAWL * done
     if pace <= 0 or (crawls and pace * _SOON < 1 - done):
         return None
     return float(curve.tau[-1] + (1 - done) / pace)

@@ -17,7 +17,7 @@ _ROUNDING = 1e-3  # 1.0000001 is a fraction, 100.00001 is in percent
 _SURELY = 2.0  # no fraction gets here, with noise and all
 _LEAP = 20.0  # from one observation to the next, the factor that takes fractions to percent
 _VARIETY = 3.0  # fractions vary by more than this; an accuracy in percent that is below 1 is at chance
-_HUNDREDTH = 1.1  # within this factor of a hundredth of the last value, the next may be that in fractions
+_HUNDREDTH = 1.25  # within this factor of a hundredth of the last value, the next may be that in fractions
 
 
 def finite(curve: NDArray) -> NDArray:
