@@ -209,7 +209,7 @@ def _judge_ungeneralised(
 
     fall = fall_of(test, fit.start, test.tau[-1])
     there = None if fall is None else expected(test, fall)
-    begun = there is not None and test.way(fall.before, fall.after) >= s.begun
+    begun = fall is not None and there is not None and test.way(fall.before, fall.after) >= s.begun
     if fall is None or (fall.before < s.fall * fall.after and not begun):
         factor = number(max(1.0, fall.before / fall.after if fall else 1.0))
         evidence.append(f"since the fit the test error has fallen by x{factor}; a transition takes x{number(s.fall)}.")
@@ -246,7 +246,7 @@ def _until_divergence(log: _Log) -> tuple[int, str]:
             never = f"the {name} is not a finite number at any of {values.size} observations"
             found.append((0, f"{never}: it may be undefined, as an error relative to targets that are all 0."))
         elif strange.size:
-            found.append((int(strange[0]), f"the {name} is not a finite number at {at(log.tau[strange[0]])}."))
+            found.append((int(strange[0]), f"the {name} is not a finite number at {at(float(log.tau[strange[0]]))}."))
         elif name != "test curve" and (row := _missing_from(log.tau, values)) is not None:
             found.append((row, f"the {name} is not a finite number from {at(log.tau[row])} to the end."))
     good, cause = min(found, key=lambda end: end[0])

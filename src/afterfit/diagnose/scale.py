@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from afterfit.criteria import Threshold
 from afterfit.diagnose.words import number
-from afterfit.spec import require
+from afterfit.spec import SpecError, require
 
 __all__ = ["check_thresholds", "finite", "scale_of", "within"]
 
@@ -77,9 +77,8 @@ def _refuse_mixture(name: str, values: NDArray) -> None:
     varied = np.ptp(np.log(values[small])) > np.log(_VARIETY)
     leaps = np.flatnonzero((down if down.sum() > 1 else False) | (up & varied))  # down once may be a collapse
     if leaps.size:
-        a, b = one[leaps[0]], other[leaps[0]]
-        require(
-            False,
-            f"the {name} accuracies go from {number(a)} to {number(b)} between two observations: "
-            "fractions and percent in one column. Bring them to one scale.",
+        a, b = (number(float(side[leaps[0]])) for side in (one, other))
+        raise SpecError(
+            f"the {name} accuracies go from {a} to {b} between two observations: fractions and percent in one "
+            "column. Bring them to one scale."
         )
