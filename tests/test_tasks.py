@@ -630,6 +630,9 @@ X, Y = np.ones((4, 3)), np.array([1.0, -1.0, 1.0, 1.0])
         (lambda: Arrays(X, 2 * Y, X, Y, loss_name="logistic"), "labels -1 and 1, got"),
         (lambda: Arrays(X, Y, X, Y, loss_name="cross_entropy"), "class numbers"),
         (lambda: Arrays(X, Y, X, Y, loss_name="square"), "'square'.*'squared'"),
+        (lambda: Arrays(X, Y, X, Y, fit=-1), "fit is an error, so not negative, got -1"),
+        (lambda: Arrays(X, Y, X, Y, loss_name="logistic", fit=99), "fit is an accuracy, a fraction .* got 99"),
+        (lambda: Arrays(X, Y, X, Y, loss_name="logistic", generalise=95), "generalise is an accuracy, a fraction"),
         (lambda: Arrays(X, Y, X, Y, reduction="avg"), "'avg'"),
     ],
 )

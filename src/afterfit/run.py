@@ -100,6 +100,7 @@ class Run:
             curves[f"test_{self.metric}"].values,
             criteria,
             norms={name: curves[name].values for name in ("norm_l2", "norm_l1")},
+            loss=curves["train_loss"].values if "train_loss" in curves else None,
             diverged=self.status == "diverged",
             log10_time=curves["log10_time"].values,
             settings=settings or Settings(),
