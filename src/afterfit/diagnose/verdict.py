@@ -131,7 +131,7 @@ class Verdict:
         values = dict(data)
         for name in ("t_fit", "t_gen", "delay_ratio", "delay", "width_decades", "width_relative"):
             values[name] = None if data[name] is None else float(data[name])
-        values["plateaus"] = dict(data["plateaus"])
+        values["plateaus"] = {name: float(level) for name, level in data["plateaus"].items()}
         values["evidence"] = tuple(data["evidence"])
         values["criteria"] = Criteria(**{name: Threshold(**t) for name, t in data["criteria"].items()})
         return cls(**values)
