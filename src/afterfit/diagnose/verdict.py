@@ -147,7 +147,7 @@ class Verdict:
         values = dict(data)
         for name in _NUMBERS:
             values[name] = None if data.get(name) is None else float(data[name])
-        values["plateaus"] = dict(data["plateaus"])
+        values["plateaus"] = {name: float(level) for name, level in data["plateaus"].items()}
         values["evidence"] = tuple(data["evidence"])
         values["criteria"] = Criteria(**{name: Threshold(**t) for name, t in data["criteria"].items()})
         return cls(**values)

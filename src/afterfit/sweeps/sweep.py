@@ -7,11 +7,14 @@ import dataclasses
 import hashlib
 import itertools
 import json
+import os
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from afterfit.experiment import Experiment, flatten
+from afterfit.files import Damaged
 from afterfit.progress import progress_bar
 from afterfit.spec import nearest, require
 from afterfit.store import Store
@@ -39,7 +42,7 @@ def sweep(
     spec: Experiment | Mapping[str, Any],
     over: Mapping[str, Iterable[Any]] | Refine,
     seeds: int | Sequence[int] = 1,
-    store: str | Store = "results/store",
+    store: str | os.PathLike[str] | Store = "results/store",
 ) -> Sweep:
     """The experiment `spec`, over all combinations of some settings and several seeds.
 
@@ -67,7 +70,9 @@ def sweep(
             require(name in own, f"there is no setting {name!r}: {nearest(name, own)}")
         over = {name: values.tolist() for name, values in refine.axes(own).items()}
     assert not isinstance(over, Refine)
-    return Sweep(spec, check_knobs(spec, over), tuple(seeds), Store(store) if isinstance(store, str) else store, refine)
+    return Sweep(
+        spec, check_knobs(spec, over), tuple(seeds), store if isinstance(store, Store) else Store(store), refine
+    )
 
 
 @dataclasses.dataclass(eq=False)
@@ -82,6 +87,7 @@ class Sweep:
     labels: dict[Point, str] = dataclasses.field(default_factory=dict, init=False, repr=False)
     _summaries: dict[str, Summary] = dataclasses.field(default_factory=dict, init=False, repr=False)
     _experiments: dict[tuple[Point, int], Experiment] = dataclasses.field(default_factory=dict, init=False, repr=False)
+    _whole: set[str] = dataclasses.field(default_factory=set, init=False, repr=False)  # runs seen to be as written
 
     @property
     def id(self) -> str:
@@ -96,6 +102,8 @@ class Sweep:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], store: str | Store) -> Sweep:
         """The sweep that `to_dict` wrote."""
+        said = isinstance(data, Mapping) and {"spec", "seeds"} <= set(data) and ("over" in data or "refine" in data)
+        require(said, f"a sweep has a spec, seeds and what it goes over, got {str(data)[:80]}.")
         if "refine" in data:
             fields = dict(data["refine"])
             ranges = {name: tuple(pair) for name, pair in fields.pop("ranges").items()}
@@ -137,7 +145,10 @@ class Sweep:
             yield points
             if not all(experiment.id in self.store for experiment in self._of(points)):
                 return
-            self.labels |= {point: self._label(point) for point in points}
+            try:
+                self.labels |= {point: self._label(point) for point in points}
+            except Damaged as error:  # and set aside: its round comes again
+                warnings.warn(str(error), stacklevel=3)
 
     def _label(self, point: Point) -> str:
         """What most seeds say at a point; of equally many, the first in the alphabet."""
@@ -162,8 +173,8 @@ class Sweep:
         `on` is where: on the cores of this machine (None), at the address of a Dask scheduler, or on `af.slurm(…)`.
         `memory` is how many gigabytes the runs under way may take together (on a
         cluster: those of one worker). A sweep that was interrupted or killed goes on where it was; several processes
-        may run the same sweep at once and share its work. Runs that fail do not stop the others: what failed is said
-        in a `SweepFailed` at the end.
+        may run the same sweep at once and share its work. Runs in the store that are damaged are computed again. Runs
+        that fail do not stop the others: what failed is said in a `SweepFailed` at the end.
         """
         require(memory > 0, f"memory is in gigabytes and must be positive, got {memory}.")
         self.store.keep_sweep(self.id, self.to_dict())
@@ -178,6 +189,7 @@ class Sweep:
                 def report(runs: float, done: int = done) -> None:
                     show(min(1.0, (done + runs) / total))
 
+                self._set_aside_damaged(experiments)
                 failures |= complete(self.store, experiments, on, memory * _GIGABYTE, report)
                 done += len(experiments)
                 if failures:
@@ -185,6 +197,14 @@ class Sweep:
         if failures:
             raise SweepFailed(self._complain(failures))
         return self
+
+    def _set_aside_damaged(self, experiments: Iterable[Experiment]) -> None:
+        """Of the runs that were there before: they are computed again."""
+        there = set(self.store.ids()) - self._whole
+        asked = [experiment.id for experiment in experiments if experiment.id in there]
+        for said in self.store.set_aside_damaged(asked).values():
+            warnings.warn(said, stacklevel=3)
+        self._whole.update(asked)
 
     def _complain(self, failures: Mapping[str, str]) -> str:
         """What failed, with the setting of the first of each kind."""
