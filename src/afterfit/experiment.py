@@ -54,10 +54,8 @@ class Experiment:
             object.__setattr__(self, name, as_whole(getattr(self, name)))
         for name, noun in _NOUNS.items():
             value = getattr(self, name)
-            require(
-                isinstance(value, noun),
-                f"{name} must be one of afterfit.{_PLACES[name]}, got {value!r}.",
-            )
+            if not isinstance(value, noun):  # its words only then: of a sweep there are many experiments
+                raise SpecError(f"{name} must be one of afterfit.{_PLACES[name]}, got {value!r}.")
         require(
             type(self.seed) is int and 0 <= self.seed < 2**63,
             f"seed must be a whole number, 0 or more and below 2^63, got {self.seed!r:.40}.",
@@ -154,8 +152,10 @@ class Experiment:
         for path, value in changes.items():
             head, _, rest = path.partition(".")
             whole = head in _NUMBERS or (head in _NOUNS and isinstance(value, Mapping))
-            require(bool(rest) or whole, f"there is no setting {path!r}: {nearest(path, self._names())}")
-            require(head in _NOUNS or not rest, f"there is no {head!r} to set: {nearest(head, _NOUNS)}")
+            if not rest and not whole:
+                raise SpecError(f"there is no setting {path!r}: {nearest(path, self._names())}")
+            if rest and head not in _NOUNS:
+                raise SpecError(f"there is no {head!r} to set: {nearest(head, _NOUNS)}")
             by_noun.setdefault(head, {})[rest] = value
         parts = {
             head: changed[""] if head in _NUMBERS else self._set_noun(head, changed)
@@ -170,12 +170,14 @@ class Experiment:
             return family.from_dict({**changes[""], **{k: v for k, v in changes.items() if k}}, head)
         if changes.get("kind", type(noun).__name__) != type(noun).__name__:
             return family.from_dict(changes, head)
+        data = noun.to_dict()
+        known = _paths({head: data})
         for name in changes:
             path = f"{head}.{name}"
-            require(path in self._names(), f"there is no setting {path!r}: {nearest(path, self._names())}")
+            if path not in known:
+                raise SpecError(f"there is no setting {path!r}: {nearest(path, self._names())}")
         if noun.in_python_only:  # it cannot be written down and read back
             return noun.replace(**changes)
-        data = noun.to_dict()
         for name, value in changes.items():
             *parents, last = name.split(".")
             table = data

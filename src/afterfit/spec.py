@@ -78,7 +78,8 @@ class Spec(eqx.Module):
         members = {name: kind for name, kind in cls.members.items() if not inspect.isabstract(kind)}
         require("kind" in data, f"{where} does not say its kind: choose one of: {', '.join(sorted(members))}.")
         kind = data["kind"]
-        require(isinstance(kind, str) and kind in members, f"unknown {where} {kind!r}: {nearest(str(kind), members)}")
+        if not (isinstance(kind, str) and kind in members):
+            raise SpecError(f"unknown {where} {kind!r}: {nearest(str(kind), members)}")
         member = members[kind]
         require(
             not member.in_python_only,
@@ -89,7 +90,8 @@ class Spec(eqx.Module):
         for name, value in data.items():
             if name == "kind":
                 continue
-            require(name in fields, f"{where}.{name} is not a setting of {kind}: {nearest(name, fields)}")
+            if name not in fields:
+                raise SpecError(f"{where}.{name} is not a setting of {kind}: {nearest(name, fields)}")
             values[name] = _typed(value, fields[name], f"{where}.{name}")
         missing = [
             name
@@ -141,8 +143,6 @@ def _one(value: Any, annotation: str, where: str) -> Any:
         return value
     wanted = [word for word in _WORDS if word in annotation.replace("|", " ").split()]
     value = _plain_number(value) if wanted else value
-    if isinstance(value, jax.Array) and not wanted:
-        return value
     for family in Spec.__subclasses__():
         if family.__name__ in re.findall(r"\w+", annotation):
             return family.from_dict(value, where)
