@@ -155,12 +155,19 @@ def _one(value: Any, annotation: str, where: str) -> Any:
         f"{where} must be {' or '.join(_WORDS[word] for word in wanted)}, got {value!r}.",
     )
     require(_is_finite(value), f"{where} must be a finite number, got {value!r:.40}.")
+    if isinstance(value, str) and not value.isascii():
+        require(_is_text(value), f"{where} must be text that UTF-8 can write, got {value!r}.")
     return value
 
 
 def _plain_number(value: Any) -> Any:
     """A number of NumPy's or JAX's as Python's own; anything else as it is."""
     return value.item() if isinstance(value, np.generic | np.ndarray | jax.Array) and value.ndim == 0 else value
+
+
+def _is_text(value: str) -> bool:
+    """Whether a word can be written down: a file's name that is no UTF-8 cannot."""
+    return not any("\ud800" <= letter <= "\udfff" for letter in value)
 
 
 def _is_finite(value: Any) -> bool:

@@ -170,7 +170,7 @@ def prepare(experiment: Experiment, data: Data | None = None) -> tuple[Problem, 
         require(
             _moves_outputs(problem, params),
             "the model's outputs do not depend on its parameters: their derivative is exactly 0 at the start and at "
-            "other points tried, so that nothing can be learnt.",
+            "random points of sizes from 1e-3 to 1e6, so that nothing can be learnt.",
         )
     return eqx.tree_at(lambda p: p.penalty, problem, numbers_as_arrays(problem.penalty, params)), params
 
@@ -197,12 +197,12 @@ def _is_ours(model: Model) -> bool:
 def _moves_outputs(problem: Problem, params: PyTree[Array]) -> bool:
     """Whether the outputs on the training data have a derivative that is not exactly 0, somewhere.
 
-    It may well be 0 at the start, as of a ReLU network whose units are all dead, so that other points are tried as
-    well: near the start, near 0, and of the size of 1.
+    It may well be 0 at the start, as of a ReLU network whose units are all dead. Then random points of all sizes are
+    tried: what is flat at small ones (a unit below its threshold) is not at large ones, nor the other way round.
     """
     rng = np.random.default_rng(0)
     noise = jax.tree.map(lambda leaf: jnp.asarray(rng.standard_normal(leaf.shape), leaf.dtype), params)
-    for start, random in ((1.0, 0.0), (1.0, 1.0), (0.0, 1e-3), (0.0, 1.0)):
+    for start, random in ((1.0, 0.0), (1.0, 1.0), (0.0, 1e-3), (0.0, 1.0), (0.0, 1e3), (0.0, 1e6)):
         point = jax.tree.map(lambda p, z, a=start, b=random: a * p + b * z, params, noise)
         outputs, pull_back = jax.vjp(lambda p: problem.model(p, problem.data.inputs), point)
         (slope,) = pull_back(jnp.asarray(rng.standard_normal(outputs.shape), outputs.dtype))

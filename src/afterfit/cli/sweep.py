@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from afterfit.cli._app import Changes, Quiet, ScaleOption, StoreOption, cache_compilations, complain, complete_job, say
+from afterfit.cli._app import (
+    Changes,
+    Quiet,
+    ScaleOption,
+    StoreOption,
+    cache_compilations,
+    complain,
+    complete_job,
+    say,
+    warn_of_length,
+)
 from afterfit.cli.run import parse_changes, read_job
 from afterfit.spec import SpecError, require
 
@@ -69,9 +79,12 @@ def sweep(
     from afterfit.sweeps import SweepFailed
 
     asked = _ask(job, scale, over or [], seeds, changes or [], store)
-    missing = len(asked.missing)
+    warn_of_length([asked.spec], quiet)
     if not quiet:
-        say(f"sweep {asked.id}: {_in_short(asked, missing)}")
+        say(f"sweep {asked.id}: {_in_short(asked)}")
+        there = 0 if asked.refine else len(asked.points) * len(asked.seeds) - len(asked.missing)
+        if there:
+            say(f"{there} of them are there already")
     cache_compilations()
     try:
         asked.run(on, memory=memory, progress=False if quiet else None)
@@ -118,7 +131,10 @@ def _ask(job: str, scale: str | None, over: list[str], seeds: int | None, change
     experiment, table = _read(job, scale)
     asked = _knobs(over) if over else _knobs_of_file(table)
     how_many = table.get("seeds", 1) if seeds is None else seeds
-    return make(experiment.set(parse_changes(changes)), asked, how_many, store)
+    settings = parse_changes(changes)
+    for name in asked if isinstance(asked, dict) else asked.names:
+        require(name not in settings, f"{name} is both set (--set) and swept over: leave one out.")
+    return make(experiment.set(settings), asked, how_many, store)
 
 
 def _knobs(over: list[str]) -> dict[str, tuple[Any, ...]]:
@@ -149,7 +165,7 @@ def _knobs_of_file(table: Mapping[str, Any]) -> Any:
         "the sweep does not say what it goes over: give --over penalty.strength=log:1e-6:1e-2:17, or a table "
         "[sweep.over] in the file.",
     )
-    return {name: parse_values(values) for name, values in over.items()}
+    return {name: parse_values(values, name) for name, values in over.items()}
 
 
 def _read(job: str, scale: str | None) -> tuple[Experiment, Mapping[str, Any]]:
@@ -164,14 +180,13 @@ def _read(job: str, scale: str | None) -> tuple[Experiment, Mapping[str, Any]]:
     return Experiment.from_dict(data), table
 
 
-def _in_short(asked: Sweep, missing: int) -> str:
+def _in_short(asked: Sweep) -> str:
+    """How many runs it is, said at once: which of many are there takes a while to find out."""
     size = "x".join(str(len(values)) for values in asked.knobs.values())
-    total = len(asked.points) * len(asked.seeds)
     if asked.refine:
         return f"up to {asked.refine.budget} runs at the boundary of {asked.refine.on} on a grid of {size}"
-    there = f", {total - missing} of which are there" if missing < total else ""
     seeds = f"{len(asked.seeds)} seed{'s' if len(asked.seeds) > 1 else ''}"
-    return f"{size} values x {seeds} = {total} runs{there}"
+    return f"{size} values x {seeds} = {len(asked.points) * len(asked.seeds)} runs"
 
 
 def _tell(asked: Sweep) -> None:

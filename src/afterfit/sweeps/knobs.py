@@ -112,14 +112,14 @@ def parse_knob(text: str) -> tuple[str, tuple[Any, ...]]:
         bool(equals and name and values),
         f"--over wants NAME=VALUES, such as penalty.strength=log:1e-6:1e-2:17, got {text!r}.",
     )
-    return name.strip(), parse_values(values)
+    return name.strip(), parse_values(values, name)
 
 
-def parse_values(text: Any) -> tuple[Any, ...]:
-    """Values as a file or the command line gives them: a list, `log:low:high:count` or `lin:low:high:count`."""
+def parse_values(text: Any, name: str) -> tuple[Any, ...]:
+    """Values of a knob as a file or the command line gives them: a list, `log:low:high:count`, `lin:low:high:count`."""
     if not isinstance(text, str):
-        wanted = "values are a list, or as log:1e-6:1e-2:17 or lin:0:1:5"
-        require(isinstance(text, list | tuple), f"{wanted}, got {text!r}.")
+        wanted = "wants a list of values, or log:1e-6:1e-2:17 or lin:0:1:5"
+        require(isinstance(text, list | tuple), f"{name} {wanted}, got {text!r}.")
         return tuple(text)
     kind, *parts = text.split(":")
     if kind in ("log", "lin") and parts:

@@ -73,7 +73,8 @@ class Task(Spec):
 
         From `n` and `n_test`, where the task has them, and its signature.
         """
-        examples = sum(getattr(self, name, 0) for name in ("n", "n_test"))
+        counts = (getattr(self, name, 0) for name in ("n", "n_test"))
+        examples = sum(count for count in counts if isinstance(count, int))
         return examples * (math.prod(self.signature.inputs) + math.prod(self.signature.outputs))
 
     @property
