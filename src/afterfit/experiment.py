@@ -21,11 +21,13 @@ from afterfit.models import Model
 from afterfit.penalties import NoPenalty, Penalty
 from afterfit.spec import Spec, SpecError, nearest, require
 from afterfit.tasks import Data, Task
+from afterfit.tasks._base import checked
 
-__all__ = ["Experiment", "flatten", "is_id"]
+__all__ = ["Experiment", "as_whole", "flatten", "is_id"]
 
 _NOUNS = {"task": Task, "model": Model, "penalty": Penalty, "dynamics": Dynamics, "init": Init}
 _NUMBERS = ("seed", "observations")
+_SWEEP = ("over", "refine", "seeds")  # what [sweep] may say
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,21 +51,18 @@ class Experiment:
 
     def __post_init__(self):
         for name in _NUMBERS:
-            if isinstance(getattr(self, name), np.integer):
-                object.__setattr__(self, name, int(getattr(self, name)))
+            object.__setattr__(self, name, as_whole(getattr(self, name)))
         for name, noun in _NOUNS.items():
             value = getattr(self, name)
-            require(
-                isinstance(value, noun),
-                f"{name} must be one of afterfit.{_PLACES[name]}, got {value!r}.",
-            )
+            if not isinstance(value, noun):  # its words only then: of a sweep there are many experiments
+                raise SpecError(f"{name} must be one of afterfit.{_PLACES[name]}, got {value!r}.")
         require(
             type(self.seed) is int and 0 <= self.seed < 2**63,
-            f"seed must be a whole number, 0 or more, got {self.seed!r}.",
+            f"seed must be a whole number, 0 or more and below 2^63, got {self.seed!r:.40}.",
         )
         require(
-            isinstance(self.observations, int) and self.observations >= 2,
-            f"observations must be 2 or more, got {self.observations!r}.",
+            type(self.observations) is int and 2 <= self.observations < 2**63,
+            f"observations must be a whole number, 2 or more and below 2^63, got {self.observations!r:.40}.",
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -97,11 +96,15 @@ class Experiment:
     def from_dict(cls, data: Mapping[str, Any]) -> Experiment:
         """The experiment that plain data describe; refuses what it does not know."""
         known = (*_NOUNS, *_NUMBERS)
+        require(isinstance(data, Mapping), f"an experiment is a table of settings, got {data!r:.60}.")
         for key in data:
             require(key in known, f"{key!r} is not a part of an experiment: {nearest(key, known)}")
         for key in ("task", "model", "dynamics"):
             require(key in data, f"the experiment does not say its {key}: add a [{key}] table.")
-        nouns = {key: noun.from_dict(data[key], key) for key, noun in _NOUNS.items() if key in data}
+        try:
+            nouns = {key: noun.from_dict(data[key], key) for key, noun in _NOUNS.items() if key in data}
+        except RecursionError:
+            raise SpecError("the experiment has settings nested too deeply to be read.") from None
         return cls(**nouns, **{key: data[key] for key in _NUMBERS if key in data})
 
     @classmethod
@@ -110,21 +113,35 @@ class Experiment:
 
         A table [sweep] is for `afterfit sweep`, and left alone here.
         """
-        return cls.from_dict({key: value for key, value in cls.read_toml(path).items() if key != "sweep"})
+        data = cls.read_toml(path)
+        cls.pop_sweep(data)
+        return cls.from_dict(data)
+
+    @staticmethod
+    def pop_sweep(data: dict[str, Any]) -> dict[str, Any]:
+        """Take the table [sweep] out of what a TOML file says; refuses what does not belong into it."""
+        table = data.pop("sweep", {})
+        require(isinstance(table, Mapping), f"[sweep] must be a table, got {table!r}.")
+        for key in table:
+            above = " (settings of the experiment stand above the first table)" if key in _NUMBERS else ""
+            require(key in _SWEEP, f"[sweep] has no {key!r}: {nearest(key, _SWEEP)}{above}")
+        return table
 
     @staticmethod
     def read_toml(path: str | Path) -> dict[str, Any]:
         """What a TOML file says, as plain data."""
         try:
-            text = Path(path).read_text(encoding="utf-8")
+            text = Path(path).read_text(encoding="utf-8-sig")  # some editors begin a file with a byte-order mark
         except OSError as error:
             raise SpecError(f"cannot read {path}: {error.strerror}.") from None
         except UnicodeDecodeError:
             raise SpecError(f"{path} is not a text file: an experiment is written in TOML.") from None
         try:
             return tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
+        except ValueError as error:  # tomllib's own, and Python's of a number with thousands of digits
             raise SpecError(f"{path} is not valid TOML: {error}.") from None
+        except RecursionError:
+            raise SpecError(f"{path} has tables or lists nested too deeply to be read.") from None
 
     def set(self, changes: Mapping[str, Any]) -> Experiment:
         """A copy with some settings changed, by their dotted names: `{"penalty.strength": 1e-4}`.
@@ -135,8 +152,10 @@ class Experiment:
         for path, value in changes.items():
             head, _, rest = path.partition(".")
             whole = head in _NUMBERS or (head in _NOUNS and isinstance(value, Mapping))
-            require(bool(rest) or whole, f"there is no setting {path!r}: {nearest(path, self._names())}")
-            require(head in _NOUNS or not rest, f"there is no {head!r} to set: {nearest(head, _NOUNS)}")
+            if not rest and not whole:
+                raise SpecError(f"there is no setting {path!r}: {nearest(path, self._names())}")
+            if rest and head not in _NOUNS:
+                raise SpecError(f"there is no {head!r} to set: {nearest(head, _NOUNS)}")
             by_noun.setdefault(head, {})[rest] = value
         parts = {
             head: changed[""] if head in _NUMBERS else self._set_noun(head, changed)
@@ -151,12 +170,14 @@ class Experiment:
             return family.from_dict({**changes[""], **{k: v for k, v in changes.items() if k}}, head)
         if changes.get("kind", type(noun).__name__) != type(noun).__name__:
             return family.from_dict(changes, head)
+        data = noun.to_dict()
+        known = _paths({head: data})
         for name in changes:
             path = f"{head}.{name}"
-            require(path in self._names(), f"there is no setting {path!r}: {nearest(path, self._names())}")
+            if path not in known:
+                raise SpecError(f"there is no setting {path!r}: {nearest(path, self._names())}")
         if noun.in_python_only:  # it cannot be written down and read back
             return noun.replace(**changes)
-        data = noun.to_dict()
         for name, value in changes.items():
             *parents, last = name.split(".")
             table = data
@@ -171,7 +192,7 @@ class Experiment:
 
     def draw(self) -> Data:
         """The data of this experiment, as NumPy arrays: the same that its run sees."""
-        return self.task.draw(np.random.default_rng([self.seed, 0]))
+        return checked(self.task, self.task.draw(np.random.default_rng([self.seed, 0])))
 
     def __str__(self) -> str:
         return json.dumps(self.to_dict(), indent=2, ensure_ascii=False)
@@ -195,6 +216,13 @@ def flatten(spec: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         else:
             flat[prefix + name] = value
     return flat
+
+
+def as_whole(value: Any) -> Any:
+    """A whole number as Python's own, if it is one: NumPy's, JAX's, or 1e3 as TOML and the command line write it."""
+    if isinstance(value, np.generic | np.ndarray | jax.Array) and value.ndim == 0:
+        value = value.item()
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def is_id(name: str) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import inspect
+import math
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Self
@@ -17,6 +18,7 @@ from typing import Any, ClassVar, Self
 import equinox as eqx
 import jax
 import numpy as np
+from jax.core import Tracer
 
 __all__ = ["Spec", "SpecError", "nearest", "require"]
 
@@ -35,7 +37,7 @@ def nearest(word: str, choices: Iterable[str]) -> str:
     """The end of an error message: the nearest valid choice to `word`, or all of them."""
     choices = sorted(choices)
     folded = {choice.lower(): choice for choice in choices}
-    close = difflib.get_close_matches(word.lower(), folded, n=1, cutoff=0.5)
+    close = difflib.get_close_matches(str(word).lower(), folded, n=1, cutoff=0.5)
     return f"did you mean {folded[close[0]]!r}?" if close else f"choose one of: {', '.join(choices)}."
 
 
@@ -76,7 +78,8 @@ class Spec(eqx.Module):
         members = {name: kind for name, kind in cls.members.items() if not inspect.isabstract(kind)}
         require("kind" in data, f"{where} does not say its kind: choose one of: {', '.join(sorted(members))}.")
         kind = data["kind"]
-        require(isinstance(kind, str) and kind in members, f"unknown {where} {kind!r}: {nearest(str(kind), members)}")
+        if not (isinstance(kind, str) and kind in members):
+            raise SpecError(f"unknown {where} {kind!r}: {nearest(str(kind), members)}")
         member = members[kind]
         require(
             not member.in_python_only,
@@ -87,7 +90,8 @@ class Spec(eqx.Module):
         for name, value in data.items():
             if name == "kind":
                 continue
-            require(name in fields, f"{where}.{name} is not a setting of {kind}: {nearest(name, fields)}")
+            if name not in fields:
+                raise SpecError(f"{where}.{name} is not a setting of {kind}: {nearest(name, fields)}")
             values[name] = _typed(value, fields[name], f"{where}.{name}")
         missing = [
             name
@@ -135,23 +139,42 @@ def _typed(value: Any, field: dataclasses.Field, where: str) -> Any:
 
 def _one(value: Any, annotation: str, where: str) -> Any:
     """One value as its annotation wants it."""
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, jax.Array | Spec):  # traced by JAX, or built already
+    if isinstance(value, Tracer | Spec):  # a number only once it is computed, or a noun built already
         return value
+    wanted = [word for word in _WORDS if word in annotation.replace("|", " ").split()]
+    value = _plain_number(value) if wanted else value
     for family in Spec.__subclasses__():
         if family.__name__ in re.findall(r"\w+", annotation):
             return family.from_dict(value, where)
-    wanted = [word for word in _WORDS if word in annotation.replace("|", " ").split()]
     if "float" in wanted and "int" not in wanted and type(value) is int:
-        return float(value)
+        value = float(value) if abs(value) < 2**1023 else math.inf
     if wanted == ["int"] and isinstance(value, float) and value.is_integer():
         return int(value)
     require(
         not wanted or type(value).__name__ in wanted,
         f"{where} must be {' or '.join(_WORDS[word] for word in wanted)}, got {value!r}.",
     )
+    require(_is_finite(value), f"{where} must be a finite number, got {value!r:.40}.")
+    if isinstance(value, str) and not value.isascii():
+        require(_is_text(value), f"{where} must be text that UTF-8 can write, got {value!r}.")
     return value
 
 
+def _plain_number(value: Any) -> Any:
+    """A number of NumPy's or JAX's as Python's own; anything else as it is."""
+    return value.item() if isinstance(value, np.generic | np.ndarray | jax.Array) and value.ndim == 0 else value
+
+
+def _is_text(value: str) -> bool:
+    """Whether a word can be written down: a file's name that is no UTF-8 cannot."""
+    return not any("\ud800" <= letter <= "\udfff" for letter in value)
+
+
+def _is_finite(value: Any) -> bool:
+    if isinstance(value, int):
+        return abs(value) < _BEYOND
+    return not isinstance(value, float) or math.isfinite(value)
+
+
+_BEYOND = 10**30  # more of anything there is not, and products of such numbers still have a floating form
 _WORDS = {"int": "a whole number", "float": "a number", "str": "a word", "bool": "true or false"}

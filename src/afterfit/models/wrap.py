@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, PyTree
 
 from afterfit.derivatives import linearise
-from afterfit.inputs import Entries, OneHot, Signature
+from afterfit.inputs import Entries, OneHot, Signature, as_numbers
 from afterfit.models._base import LinearModel, Model, Parameter
 from afterfit.spec import SpecError, require
 
@@ -39,6 +39,10 @@ class Difference(Model):
     def degree(self) -> int | None:
         return self.model.degree
 
+    @property
+    def operations(self) -> int:
+        return 2 * self.model.operations
+
     def initialise(self, init: Any, signature: Signature, rng: np.random.Generator) -> PyTree[np.ndarray]:
         start = self.model.initialise(init, signature, rng)
         return {"plus": start, "minus": jax.tree.map(np.copy, start)}
@@ -62,6 +66,10 @@ class Tangent(Model):
 
     def initialise(self, init: Any, signature: Signature, rng: np.random.Generator) -> PyTree[np.ndarray]:
         return self.model.initialise(init, signature, rng)
+
+    @property
+    def operations(self) -> int:
+        return self.model.operations
 
     def anchored(self, params: PyTree[Array]) -> Model:
         kind = _LinearTangent if isinstance(self.model, LinearModel) else _Tangent
@@ -117,6 +125,10 @@ class Function(Model):
 
     def __check_init__(self):
         require(callable(self.function), f"Function needs a function f(params, x), got {self.function!r}.")
+        leaves = jax.tree_util.tree_leaves_with_path(self.initial)
+        require(bool(leaves), f"Function needs initial parameters, such as {{'w': np.zeros(3)}}, got {self.initial!r}.")
+        for path, leaf in leaves:
+            as_numbers(leaf, f"the initial parameter {jax.tree_util.keystr(path) or 'array'}")
 
     def parameters(self, signature: Signature) -> PyTree[Parameter]:
         return jax.tree.map(lambda leaf: Parameter(np.shape(leaf)), self.initial)

@@ -7,6 +7,7 @@ import dataclasses
 import hashlib
 import itertools
 import json
+import math
 import os
 import warnings
 from collections import Counter
@@ -19,8 +20,8 @@ from afterfit.progress import progress_bar
 from afterfit.spec import nearest, require
 from afterfit.store import Store
 from afterfit.sweeps.complete import complete
-from afterfit.sweeps.knobs import check_knobs
-from afterfit.sweeps.refine import Refine
+from afterfit.sweeps.knobs import check_knobs, check_runs, check_seeds, plain_values
+from afterfit.sweeps.refine import Refine, read_refine
 from afterfit.sweeps.results import ScalingLaw, Summary, collect, phase_diagram, scaling_law, summarise
 from afterfit.sweeps.slurm import Slurm
 
@@ -58,11 +59,7 @@ def sweep(
     ```
     """
     spec = spec if isinstance(spec, Experiment) else Experiment.from_dict(spec)
-    if isinstance(seeds, int):
-        require(seeds >= 1, f"seeds must be 1 or more, got {seeds}.")
-        seeds = range(spec.seed, spec.seed + seeds)
-    require(len(seeds) > 0, "a sweep needs one seed at least, got none.")
-    require(len(set(seeds)) == len(seeds), f"a seed is given twice: {list(seeds)}.")
+    seeds = check_seeds(spec, seeds)
     refine = over if isinstance(over, Refine) else None
     if refine is not None:
         own = flatten(spec.to_dict())
@@ -70,9 +67,11 @@ def sweep(
             require(name in own, f"there is no setting {name!r}: {nearest(name, own)}")
         over = {name: values.tolist() for name, values in refine.axes(own).items()}
     assert not isinstance(over, Refine)
-    return Sweep(
-        spec, check_knobs(spec, over), tuple(seeds), store if isinstance(store, Store) else Store(store), refine
-    )
+    knobs = plain_values(over)
+    if refine is None:
+        check_runs(math.prod(map(len, knobs.values())) * len(seeds))
+    check_knobs(spec, knobs)
+    return Sweep(spec, knobs, tuple(seeds), store if isinstance(store, Store) else Store(store), refine)
 
 
 @dataclasses.dataclass(eq=False)
@@ -102,14 +101,9 @@ class Sweep:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], store: str | Store) -> Sweep:
         """The sweep that `to_dict` wrote."""
-        said = isinstance(data, Mapping) and {"spec", "seeds"} <= set(data) and ("over" in data or "refine" in data)
-        require(said, f"a sweep has a spec, seeds and what it goes over, got {str(data)[:80]}.")
-        if "refine" in data:
-            fields = dict(data["refine"])
-            ranges = {name: tuple(pair) for name, pair in fields.pop("ranges").items()}
-            over: Any = Refine(**{**fields, "names": tuple(fields["names"]), "ranges": ranges})
-        else:
-            over = data["over"]
+        whole = isinstance(data, Mapping) and {"spec", "seeds"} <= set(data) and ("refine" in data or "over" in data)
+        require(whole, f"a sweep has spec, seeds, and over or refine, got {data!r:.60}.")
+        over: Any = read_refine(data["refine"], "refine") if "refine" in data else data["over"]
         return sweep(data["spec"], over, data["seeds"], store)
 
     # ---------------------------------------------------------------------------------------------- its runs
