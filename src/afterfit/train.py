@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
+from afterfit.definitions import as_compiled_last
 from afterfit.dynamics import Dynamics
 from afterfit.experiment import Experiment
 from afterfit.inits import Init, Own
@@ -147,6 +148,7 @@ def prepare(experiment: Experiment, data: Data | None = None) -> tuple[Problem, 
     `data` are the experiment's own, if they have been drawn already.
     """
     task, model = experiment.task, experiment.model
+    as_compiled_last((task, model, experiment.penalty, experiment.dynamics))
     model.parameters(task.signature)  # before any data are drawn
     # Streams of one seed: 0 is the data's (Experiment.draw), 1 the initialisation's.
     initial = model.initialise(experiment.init, task.signature, np.random.default_rng([experiment.seed, 1]))

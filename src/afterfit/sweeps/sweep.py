@@ -55,6 +55,7 @@ def sweep(
     ```
     """
     spec = spec if isinstance(spec, Experiment) else Experiment.from_dict(spec)
+    spec.id  # noqa: B018  (what has none cannot be kept in a store: it says why)
     if isinstance(seeds, int):
         require(seeds >= 1, f"seeds must be 1 or more, got {seeds}.")
         seeds = range(spec.seed, spec.seed + seeds)

@@ -7,17 +7,18 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
 from afterfit import tangent
+from afterfit.definitions import compiled
 from afterfit.experiment import Experiment
 from afterfit.inputs import Entries, OneHot
 from afterfit.losses import Squared
 from afterfit.models import Linear, Model
+from afterfit.penalties import L2
 from afterfit.problem import Problem, norm
 from afterfit.run import Run
 from afterfit.spec import SpecError, require
@@ -56,7 +57,8 @@ class Instance:
     @property
     def decay(self) -> float:
         """The strength of an L2 penalty, 0 for any other."""
-        return float(self.experiment.penalty.strength) if type(self.experiment.penalty).__name__ == "L2" else 0.0
+        penalty = self.experiment.penalty
+        return float(penalty.strength) if type(penalty) is L2 else 0.0  # a subclass may be another function
 
     @property
     def step_size(self) -> float | None:
@@ -102,7 +104,7 @@ class Instance:
         return float(metrics[f"train_{self.task.metric}"]), float(metrics[f"test_{self.task.metric}"])
 
 
-@eqx.filter_jit
+@compiled
 def _metrics(task: Task, model: Model, params: PyTree[Array], data: Data) -> dict[str, Array]:
     return task.metrics(model, params, data)
 
