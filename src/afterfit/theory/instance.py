@@ -16,7 +16,7 @@ from afterfit import tangent
 from afterfit.definitions import compiled
 from afterfit.experiment import Experiment
 from afterfit.inputs import Entries, OneHot
-from afterfit.losses import Squared
+from afterfit.losses import CrossEntropy, Exponential, Logistic, Squared
 from afterfit.models import Linear, Model
 from afterfit.penalties import L2
 from afterfit.problem import Problem, norm
@@ -27,6 +27,8 @@ from afterfit.theory.programs import single_entries
 from afterfit.train import prepare
 
 __all__ = ["Instance", "instance_of", "posed"]
+
+_MARGINS = (Logistic, Exponential, CrossEntropy)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,6 +120,11 @@ def posed(experiment: Experiment | Mapping[str, Any]) -> Instance:
     )
     if not isinstance(experiment, Experiment):
         experiment = Experiment.from_dict(experiment)
+    loss = type(experiment.task.loss)
+    require(
+        loss in (Squared, *_MARGINS),  # a subclass may be another function
+        f"theory knows the losses {', '.join(kind.__name__ for kind in (Squared, *_MARGINS))}, not {loss.__name__}.",
+    )
     with jax.enable_x64(True):
         problem, params = prepare(experiment)
         params = jax.tree.map(lambda leaf: leaf.astype(jnp.float64), params)

@@ -170,7 +170,7 @@ class _SecondOrder(NamedTuple):
 
 def _second_order(problem: Problem, params: PyTree[Array]) -> _SecondOrder:
     require(
-        isinstance(problem.task.loss, Squared),
+        type(problem.task.loss) is Squared,
         f"only a squared loss has interpolating points, and the task's is {type(problem.task.loss).__name__}.",
     )
     kernel, misfit, bend = _traced_second_order(problem, params)
@@ -229,7 +229,7 @@ def chatterjee_lojasiewicz(
 
 
 def _quadratic(problem: Problem) -> bool:
-    return problem.model.linear and isinstance(problem.task.loss, Squared)
+    return problem.model.linear and type(problem.task.loss) is Squared
 
 
 def _chi_of_linear(problem: Problem, params: PyTree[Array], radius: float) -> float | None:
