@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import hashlib
 import json
 import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import numpy as np
 
+from afterfit.definitions import Untold
 from afterfit.dynamics import Dynamics
 from afterfit.inits import Init, Own
 from afterfit.models import Model
 from afterfit.penalties import NoPenalty, Penalty
-from afterfit.spec import Spec, SpecError, nearest, require
+from afterfit.spec import DEFINING, SpecError, nearest, require
 from afterfit.tasks import Data, Task
 from afterfit.tasks._base import checked
 
@@ -48,6 +48,7 @@ class Experiment:
     init: Init = Own()
     seed: int = 0
     observations: int = 200
+    meaning: ClassVar[int] = 1  # raised when what is around the nouns computes something else, for all runs
 
     def __post_init__(self):
         for name in _NUMBERS:
@@ -72,25 +73,37 @@ class Experiment:
 
     @property
     def id(self) -> str:
-        """The name of this experiment: 16 hex digits that any change of a setting, and nothing else, changes."""
-        require(
-            bool(self.id_if_any),
-            "this experiment holds a function, and what it computes cannot be told from its specification. So it has "
-            "no name: it can be run (af.train) and saved (run.save) but not stored.",
-        )
-        return self.id_if_any
+        """The name of this experiment: 16 hex digits that change with any setting, and with what a class computes."""
+        try:
+            return self._name()
+        except Untold as error:
+            raise SpecError(
+                f"what this experiment computes cannot be told from its specification ({error}). So it has no name: it "
+                "can be run (af.train) and saved (run.save) but not stored."
+            ) from None
 
-    @functools.cached_property
+    @property
     def id_if_any(self) -> str:
         """`id`, or nothing for an experiment that has none."""
-        nouns = [getattr(self, name) for name in _NOUNS]
-        if any(map(_is_function, jax.tree.leaves(nouns, is_leaf=_is_function))):
-            return ""
         try:
-            text = json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-        except TypeError:  # a noun of one's own with something in it that is not plain data
+            return self._name()
+        except Untold:
             return ""
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def _name(self) -> str:
+        """`id`; `Untold` if there is none. Kept if all nouns are afterfit's: a user's may have changed by now."""
+        if "_kept_id" in vars(self):
+            return vars(self)["_kept_id"]
+        codes = [code for name in _NOUNS for code in getattr(self, name).codes()]
+        said = self.to_dict() if self.meaning == 1 else {**self.to_dict(), "meaning": self.meaning}
+        try:
+            text = json.dumps(said, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        except TypeError as error:  # a noun whose own to_dict does not give plain data
+            raise Untold(str(error)) from None
+        found = hashlib.sha256(text.encode()).hexdigest()[:16]
+        if not codes:
+            object.__setattr__(self, "_kept_id", found)
+        return found
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Experiment:
@@ -168,23 +181,12 @@ class Experiment:
         noun, family = getattr(self, head), _NOUNS[head]
         if "" in changes:  # a whole noun, given as a table
             return family.from_dict({**changes[""], **{k: v for k, v in changes.items() if k}}, head)
-        if changes.get("kind", type(noun).__name__) != type(noun).__name__:
-            return family.from_dict(changes, head)
-        data = noun.to_dict()
-        known = _paths({head: data})
-        for name in changes:
-            path = f"{head}.{name}"
-            if path not in known:
+        own = [f.name for f in dataclasses.fields(noun)]
+        for name in changes if "kind" not in changes else ():
+            if name.partition(".")[0] not in own:
+                path = f"{head}.{name}"
                 raise SpecError(f"there is no setting {path!r}: {nearest(path, self._names())}")
-        if noun.in_python_only:  # it cannot be written down and read back
-            return noun.replace(**changes)
-        for name, value in changes.items():
-            *parents, last = name.split(".")
-            table = data
-            for part in parents:
-                table = table[part]
-            table[last] = value
-        return family.from_dict(data, head)
+        return noun.changed(changes, head)
 
     def _names(self) -> list[str]:
         """The dotted names of all settings."""
@@ -230,13 +232,10 @@ def is_id(name: str) -> bool:
     return re.fullmatch("[0-9a-f]{16}", name) is not None
 
 
-def _is_function(value: Any) -> bool:
-    return callable(value) and not isinstance(value, Spec)  # models are called too, and are plain data
-
-
 def _paths(data: Mapping[str, Any], prefix: str = "") -> list[str]:
     found = []
     for key, value in data.items():
-        found += [f"{prefix}{key}"] if prefix or not isinstance(value, dict) else []
+        said = key in DEFINING and key != "kind"  # it follows from the class, and cannot be set
+        found += [f"{prefix}{key}"] if not said and (prefix or not isinstance(value, dict)) else []
         found += _paths(value, f"{prefix}{key}.") if isinstance(value, dict) else []
     return found

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
+from afterfit.definitions import as_compiled_last
 from afterfit.dynamics import Dynamics
 from afterfit.experiment import Experiment
 from afterfit.inits import Init, Own
@@ -177,6 +178,7 @@ def prepare(experiment: Experiment, data: Data | None = None) -> tuple[Problem, 
     `data` are the experiment's own, if they have been drawn already.
     """
     task, model = experiment.task, experiment.model
+    as_compiled_last((task, model, experiment.penalty, experiment.dynamics))
     check_size(experiment)  # before any data are drawn
     task.check_levels()
     # Streams of one seed: 0 is the data's (Experiment.draw), 1 the initialisation's.

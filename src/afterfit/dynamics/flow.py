@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key, PyTree
 
+from afterfit.definitions import compiled
 from afterfit.dynamics._base import Dynamics, State
 from afterfit.dynamics.methods import METHODS, Method
 from afterfit.dynamics.methods.dual import kernel_is_cheap
@@ -205,7 +205,7 @@ def _horizon(problem: Problem, params: PyTree[Array]) -> float:
     return 1e8 / max(float(_curvature(problem, params)), 1e-12)
 
 
-@eqx.filter_jit
+@compiled
 def _curvature(problem: Problem, params: PyTree[Array]) -> Float[Array, ""]:
     """The largest curvature of the objective, at `params`."""
     from afterfit.dynamics.methods.chebyshev import RungeKuttaChebyshev, spectral_radius

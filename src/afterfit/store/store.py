@@ -64,14 +64,21 @@ class Store:
         return sorted(self._place.stamps())
 
     def publish(self, id: str, files: Mapping[str, bytes]) -> bool:
-        """Put a run into the store, given as `run.files()`. False if it is there already; that one is kept."""
+        """Put a run into the store, given as `run.files()`. False if it is there already; that one is kept.
+
+        A run that was interrupted is refused: it would pass for the whole one.
+        """
         require(is_id(id), f"a run without a name cannot be stored, got {id!r}: see Experiment.id.")
         files = {SUMS: sums_of(files), **files}
         missing = sorted(set(FILES) - set(files))
         require(not missing, f"run {id} is not whole: it has no {', '.join(missing)}.")
         check_sums(files[SUMS], {name: content for name, content in files.items() if name != SUMS}, f"run {id}")
-        said = json.loads(files["run.json"])["id"]
-        require(said == id, f"these files are of the run {said!r}, not of {id}.")
+        facts = json.loads(files["run.json"])
+        require(facts["id"] == id, f"these files are of the run {facts['id']!r}, not of {id}.")
+        require(
+            facts["status"] != "interrupted",
+            f"run {id} was interrupted, and is not what its name says until it is whole: keep it with run.save().",
+        )
         if id in self:
             return False
         self._open()

@@ -59,6 +59,7 @@ def sweep(
     ```
     """
     spec = spec if isinstance(spec, Experiment) else Experiment.from_dict(spec)
+    spec.id  # noqa: B018  (what has none cannot be kept in a store: it says why)
     seeds = check_seeds(spec, seeds)
     refine = over if isinstance(over, Refine) else None
     if refine is not None:
