@@ -12,7 +12,7 @@ import numpy as np
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["dataset", "from_parquet", "to_parquet"]
+__all__ = ["KNOWN", "dataset", "from_parquet", "to_parquet"]
 
 _MEANING = {
     "train_loss": "training loss",
@@ -31,6 +31,7 @@ _MEANING = {
     "singular_values": "singular values of the weights",
     "weights": "weights of the linear predictor",
 }
+KNOWN = frozenset(_MEANING)  # anything else is a model's or task's own
 _DIMENSIONS = {"singular_values": ("index",), "weights": ("coordinate",)}
 
 

@@ -73,12 +73,12 @@ class Verdict:
     met; where that was lost again (training collapsed, misgrokking) they are when it was first met. A time is
     `None` where there is none, and `inf` where it has no float: the evidence then gives its logarithm.
 
-    `width_decades` is how long the test curve takes from 10 % to 90 % of the way between its levels before
-    and after the transition, in log₁₀ time; `width_relative` is that stretch of time divided by t_gen, or by
-    the time of half-way where the transition does not lead to generalisation. `plateaus` holds the levels
-    `train_end`, `test_after` (both at the end) and, where there is a transition, `test_before`, in the units
-    of the curves. `fitted_at_first_sight` says that the first observation was fitted already, so that t_fit is
-    an upper bound and the delay a lower one.
+    `t_half` is when the test curve is half-way between its levels before and after the transition, and
+    `width_decades` how long it takes from 10 % to 90 % of the way, in log₁₀ time; `width_relative` is that
+    stretch of time divided by t_gen, or by t_half where the transition does not lead to generalisation.
+    `plateaus` holds the levels `train_end`, `test_after` (both at the end) and, where there is a transition,
+    `test_before`, in the units of the curves. `fitted_at_first_sight` says that the first observation was
+    fitted already, so that t_fit is an upper bound and the delay a lower one.
     """
 
     kind: str
@@ -92,6 +92,7 @@ class Verdict:
     evidence: tuple[str, ...]
     criteria: Criteria
     fitted_at_first_sight: bool = False
+    t_half: float | None = None
 
     def __post_init__(self):
         require(self.kind in VERDICTS, f"unknown verdict {self.kind!r}: {nearest(str(self.kind), VERDICTS)}")
@@ -126,11 +127,12 @@ class Verdict:
         fields = [f.name for f in dataclasses.fields(cls)]
         for name in data:
             require(name in fields, f"{name} is not part of a verdict: {nearest(name, fields)}")
-        missing = [name for name in fields if name not in data]
+        later = ("t_half",)  # which earlier versions did not write
+        missing = [name for name in fields if name not in data and name not in later]
         require(not missing, f"a verdict needs a value for {', '.join(missing)}.")
         values = dict(data)
-        for name in ("t_fit", "t_gen", "delay_ratio", "delay", "width_decades", "width_relative"):
-            values[name] = None if data[name] is None else float(data[name])
+        for name in ("t_fit", "t_gen", "t_half", "delay_ratio", "delay", "width_decades", "width_relative"):
+            values[name] = None if data.get(name) is None else float(data[name])
         values["plateaus"] = dict(data["plateaus"])
         values["evidence"] = tuple(data["evidence"])
         values["criteria"] = Criteria(**{name: Threshold(**t) for name, t in data["criteria"].items()})
