@@ -10,7 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from afterfit.cli._app import Changes, Quiet, ScaleOption, StoreOption, cache_compilations, complain, complete_job, say
+from afterfit.cli._app import (
+    Changes,
+    Fit,
+    Generalise,
+    Quiet,
+    ScaleOption,
+    StoreOption,
+    cache_compilations,
+    complain,
+    complete_job,
+    say,
+)
 from afterfit.cli.run import parse_changes, read_job
 from afterfit.spec import SpecError, nearest, require
 
@@ -92,13 +103,16 @@ def report(
     out: Annotated[
         Path | None, typer.Option(help="The file. [default: results/sweep-<id>.html]", show_default=False)
     ] = None,
+    fit: Fit = None,
+    generalise: Generalise = None,
     store: StoreOption = "results/store",
     quiet: Quiet = False,
 ) -> None:
     """Make a page of a sweep.
 
     One HTML file with nothing beside it: phase diagram, curves, fitted laws with intervals, tables, and how to
-    reproduce it. A sweep that is not complete is shown as far as it is.
+    reproduce it. A sweep that is not complete is shown as far as it is. --fit and --generalise judge its runs by other
+    thresholds than the task's.
     """
     from afterfit.report import write_sweep_report
     from afterfit.store import Store
@@ -108,6 +122,8 @@ def report(
     asked = Sweep.from_dict(place.sweep(id), place)
     out = out or Path("results") / f"sweep-{asked.id}.html"
     out.parent.mkdir(parents=True, exist_ok=True)
+    if fit is not None or generalise is not None:
+        asked = asked.judged(fit=fit, generalise=generalise)
     write_sweep_report(out, asked)
     say(str(out) if quiet else f"report  {out}")
 
