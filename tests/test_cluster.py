@@ -187,22 +187,31 @@ def test_other_versions_are_refused(fresh, tmp_path, caplog, monkeypatch):
 
 
 SCRIPT = """
+import dataclasses
+import numpy as np
 import afterfit as af
 from afterfit.sweeps.cluster import carry_out
 from afterfit.sweeps.plan import Job
 from beside import Spread
 
+SHARE = 0.5
+
 class Mine(af.models.Linear):
     "A model of the user's own, in a script that does not ask whether it is the main one."
+    part: float = 1.0
 
     def __call__(self, params, inputs):
-        return super().__call__(params, inputs) / 2
+        return super().__call__(params, inputs) * SHARE * self.part
+
+def mine(params, x):
+    return SHARE * params @ x
 
 BASE = af.Experiment(
     task=af.tasks.SparseRecovery(n=12, sparsity=2, N=6), model=Mine(), init=Spread(),
     dynamics=af.dynamics.GradientDescent(0.1, 1000), observations=10,
 )
-experiments = {e.id: e for e in (BASE, BASE.set({"seed": 1}))}
+OWN = dataclasses.replace(BASE, model=af.models.Function(mine, np.ones(12)), init=af.inits.Own())
+experiments = {e.id: e for e in (BASE, BASE.set({"seed": 1}), OWN)}
 outcomes = list(carry_out([Job((e,), False, (0,)) for e in experiments.values()], "local", lambda runs: None))
 assert {outcome.id for outcome in outcomes} == set(experiments)
 for outcome in outcomes:
