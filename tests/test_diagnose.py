@@ -473,8 +473,8 @@ def test_neither_the_unit_of_time_nor_percent_changes_a_verdict(kind, seed, nois
 
 @pytest.mark.parametrize(("noise", "goal"), [(False, 0.99), (True, 0.95)])
 def test_verdicts_on_random_curves_are_right(noise, goal):
-    """Fewer of those that `benchmarks/verdicts.py` counts; a share of 100 is known to two standard deviations."""
-    count = 100
+    """Fewer of those that `benchmarks/verdicts.py` counts; a share of 60 is known to two standard deviations."""
+    count = 60
     for k, kind in enumerate(VERDICTS):
         rng = np.random.default_rng([1, k])
         tables = [draw_table(kind, rng, noise=noise) for _ in range(count)]

@@ -158,7 +158,8 @@ def _running_median(tau: NDArray, values: NDArray, reach: float) -> NDArray:
     dense = np.flatnonzero(2 * sides + 1 >= _HEEDED)
     for part in np.array_split(dense, 1 + dense.size // 100_000):  # a bound on memory
         around = part[:, None] + np.rint(sides[part, None] * np.linspace(-1, 1, _NEIGHBOURS)).astype(int)
-        smooth[part] = np.median(values[around], axis=1)
+        middle = _NEIGHBOURS // 2
+        smooth[part] = np.partition(values[around], middle, axis=1)[:, middle]  # the median, faster
     return smooth
 
 
