@@ -101,6 +101,14 @@ def test_what_exceeds_the_machine_is_refused_at_once(nouns, words):
     assert time.monotonic() - began < AT_ONCE
 
 
+def test_a_step_that_needs_more_than_its_data_and_parameters_is_refused():
+    # 10⁶ examples and 10⁶ units are megabytes each, and 8 TB together.
+    began = time.monotonic()
+    with pytest.raises(SpecError, match=r"product of matrices in one step.*8 TB at least.*fewer units"):
+        run_experiment(Experiment(CirclePoints(n=10**6), MLP((10**6,)), GradientDescent(0.1, 10), init=Gaussian()))
+    assert time.monotonic() - began < 3 * AT_ONCE  # the data and parameters themselves are drawn
+
+
 @pytest.mark.parametrize(
     "attempt",
     [
