@@ -384,3 +384,39 @@ def test_a_run_too_short_for_a_verdict_is_kept_and_says_so(tmp_path):
     assert (tmp_path / "out" / "runs" / "weak" / "curves.parquet").is_file()
     assert (tmp_path / "out" / "figure.png").is_file()
     assert "No verdict" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+
+
+def test_what_the_machine_cannot_do_is_no_bug_of_ours(monkeypatch, tmp_path):
+    Path("my.toml").write_text(SETTING, encoding="utf-8")
+    for error, said in (
+        (MemoryError("Unable to allocate 7 TiB"), "not enough memory"),
+        (RuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 7 bytes."), "not enough memory"),
+        (RecursionError("maximum recursion depth exceeded"), "nested too deeply"),
+    ):
+
+        def fail(*_, error=error, **__):
+            raise error
+
+        monkeypatch.setattr(sys.modules["afterfit.train"], "run_experiment", fail)
+        done = call("run", "my.toml", "--out", str(tmp_path / said.replace(" ", "-")))
+        assert (done.exit_code, said in done.stderr, "bug" in done.stderr) == (2, True, False), done.stderr
+
+
+def test_long_work_says_so_before_it_begins(monkeypatch):
+    Path("my.toml").write_text(SETTING, encoding="utf-8")
+
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys.modules["afterfit.train"], "run_experiment", stop)
+    done = call("run", "my.toml", "--set", "dynamics.steps=100_000_000_000")
+    assert "A run takes 2.78 h at least" in done.stdout
+    assert "at least" not in call("run", "my.toml").stdout
+
+
+def test_a_file_whose_name_is_no_utf8(tmp_path):
+    path = os.fsdecode(os.fsencode(tmp_path) + b"/odd\xff.toml")
+    Path(path).write_text(SETTING, encoding="utf-8")
+    done = call("run", path, "--out", str(tmp_path / "out"))
+    assert done.exit_code == 0, done.stderr
+    assert "odd?.toml" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")

@@ -259,3 +259,26 @@ def test_control_c_keeps_what_is_finished(tmp_path):
     ids = [experiment.id for experiment in missing]
     assert store.claim(ids) == set(ids)
     store.release(ids)
+
+
+def test_seeds_and_places_of_any_kind(tmp_path):
+    over = {"penalty.strength": np.array([1e-3, 1e-2])}
+    asked = af.sweep(SPEC, over, seeds=np.int64(2), store=tmp_path / "store")
+    assert (asked.seeds, asked.knobs) == ((0, 1), {"penalty.strength": (1e-3, 1e-2)})
+    assert asked.store.url == af.sweep(SPEC, over, store=str(tmp_path / "store")).store.url
+    assert af.sweep(SPEC, over, seeds=np.array([3, 7]), store=tmp_path).seeds == (3, 7)
+    json.dumps(asked.to_dict())  # plain numbers all
+    for seeds, words in ((0, "1 or more, got 0"), ([], "one seed at least"), (1.5, "got 1.5"), ([1, 1.0], "twice")):
+        with pytest.raises(SpecError, match=words):
+            af.sweep(SPEC, over, seeds=seeds, store=tmp_path)
+    with pytest.raises(SpecError, match="value twice"):
+        af.sweep(SPEC, {"penalty.strength": [1, 1.0]}, store=tmp_path)
+    with pytest.raises(SpecError, match="a sweep has spec, seeds"):
+        Sweep.from_dict({"spec": 3}, tmp_path)
+
+
+def test_a_sweep_of_many_points_is_laid_out_in_little_time(tmp_path):
+    # 5,000 points took 45 s where these take 3: words of refusals were written for every setting of every point.
+    began = time.process_time()
+    assert len(af.sweep(SPEC, {"penalty.strength": af.logspace(1e-6, 1e-2, 5000)}, store=tmp_path).missing) == 5000
+    assert time.process_time() - began < 15
