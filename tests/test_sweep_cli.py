@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import tomllib
 
 import numpy as np
@@ -10,7 +11,8 @@ from test_cli import SETTING
 from test_report import read
 from typer.testing import CliRunner
 
-from afterfit import Store, Sweep, cli
+import afterfit as af
+from afterfit import SpecError, Store, Sweep, cli
 from afterfit.experiment import Experiment
 
 SWEEP = """
@@ -84,6 +86,42 @@ def test_the_page_of_a_sweep_holds_everything(here):
     lines = page.text[page.text.index("task.kind = ") : page.text.index("Versions")]
     (here / "again.toml").write_text(lines, encoding="utf-8")
     assert call("sweep", "again.toml", "--quiet").stdout.split() == [id]
+
+
+@pytest.mark.parametrize("refined", [False, True])
+def test_the_page_of_a_sweep_of_arrays(here, refined):
+    # Its specification has a digest where the arrays were: it cannot be posed again, but its runs are in the store.
+    rng = np.random.default_rng(0)
+    X, X_test, truth = rng.standard_normal((8, 12)), rng.standard_normal((20, 12)), np.eye(12)[0]
+    spec = Experiment.from_dict(tomllib.loads(SETTING))
+    spec = dataclasses.replace(spec, task=af.tasks.Arrays(X, X @ truth, X_test, X_test @ truth))
+    strengths = {"penalty.strength": (1e-3, 1e-1)}
+    asked = af.sweep(
+        spec,
+        af.refine("penalty.strength", ranges=strengths, resolution=5, budget=5) if refined else strengths,
+        store="arrays",
+    ).run(progress=False)
+    done = call("report", asked.id, "--store", "arrays", "--out", "arrays.html")
+    assert done.exit_code == 0, done.stderr
+    page = read(here / "arrays.html")
+    for kind in np.unique(asked.dataset["verdict"].values[asked.dataset["verdict"].values != ""]):
+        assert kind in page.text
+    assert "a file cannot hold all of it (task Arrays holds arrays" in page.text
+    again = Sweep.from_dict(Store("arrays").sweep(asked.id), "arrays")
+    assert again.id == asked.id
+    assert again.knobs == asked.knobs
+    assert again.dataset.equals(asked.dataset)
+    with pytest.raises(SpecError, match=r"can be read but not run: task Arrays .*af\.sweep"):
+        again.run(progress=False)
+
+
+def test_a_page_may_be_judged_by_other_thresholds(here):
+    (id, *_) = Store("results/store").sweeps()
+    strict = call("report", id, "--fit", "1e-30", "--out", "strict.html")
+    assert strict.exit_code == 0, strict.stderr
+    text = read(here / "strict.html").text
+    assert "12 never fitted" in text
+    assert "Judged by other thresholds than the task's: fit 1e-30." in text
 
 
 @pytest.mark.parametrize(
