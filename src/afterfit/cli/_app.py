@@ -8,6 +8,7 @@ import shutil
 import signal
 import sys
 import textwrap
+import warnings
 from collections.abc import Iterator
 from io import TextIOWrapper
 from pathlib import Path
@@ -20,6 +21,7 @@ from afterfit.spec import SpecError
 
 __all__ = [
     "INTERRUPTED",
+    "REFUSED",
     "Changes",
     "Quiet",
     "ScaleOption",
@@ -40,7 +42,7 @@ __all__ = [
     "wrap",
 ]
 
-_REFUSED, _BUG, INTERRUPTED, _UNREAD = 2, 70, 130, 141  # exit codes; 1 is a claim that does not hold
+REFUSED, _BUG, INTERRUPTED, _UNREAD = 2, 70, 130, 141  # exit codes; 1 is a claim that does not hold
 
 
 class _Stopped(BaseException):
@@ -75,7 +77,7 @@ class _Commands(TyperGroup):
             return result
         except SpecError as error:
             complain(f"Error: {error}")
-            raise typer.Exit(_REFUSED) from None
+            raise typer.Exit(REFUSED) from None
         except (KeyboardInterrupt, _Stopped):
             complain("Interrupted.")
             raise typer.Exit(INTERRUPTED) from None
@@ -84,7 +86,7 @@ class _Commands(TyperGroup):
             raise typer.Exit(_UNREAD) from None
         except OSError as error:
             complain(f"Error: cannot use {error.filename or 'the output'}: {error.strerror or error}.")
-            raise typer.Exit(_REFUSED) from None
+            raise typer.Exit(REFUSED) from None
 
 
 app = typer.Typer(
@@ -103,6 +105,7 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")  # an old terminal without ≤ or λ still gets its answer
+    warnings.formatwarning = lambda message, *_: f"{message}\n"  # a sentence, without the line of code it came from
     try:
         app()
     except Exception as error:

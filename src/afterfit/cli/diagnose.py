@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -55,6 +54,7 @@ def diagnose(
     """
     from afterfit.diagnose import diagnose as judge
     from afterfit.diagnose import explain_criteria, guess_criteria, read_csv
+    from afterfit.files import json_text
 
     columns = _read_columns(file)
     time = time or _guess_column("time", columns)
@@ -77,7 +77,7 @@ def diagnose(
         norms={name: curves[name] for name in norm or []},
     )
     if as_json:
-        say(json.dumps(verdict.to_dict(), indent=2, ensure_ascii=False))
+        say(json_text(verdict.to_dict(), indent=2))
     elif quiet:
         say(str(verdict))
     else:

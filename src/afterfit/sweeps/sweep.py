@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from afterfit.experiment import Experiment, flatten
-from afterfit.files import Damaged
+from afterfit.files import Damaged, Unreadable
 from afterfit.progress import progress_bar
 from afterfit.spec import nearest, require
 from afterfit.store import Store
@@ -87,7 +87,6 @@ class Sweep:
     labels: dict[Point, str] = dataclasses.field(default_factory=dict, init=False, repr=False)
     _summaries: dict[str, Summary] = dataclasses.field(default_factory=dict, init=False, repr=False)
     _experiments: dict[tuple[Point, int], Experiment] = dataclasses.field(default_factory=dict, init=False, repr=False)
-    _whole: set[str] = dataclasses.field(default_factory=set, init=False, repr=False)  # runs seen to be as written
 
     @property
     def id(self) -> str:
@@ -153,7 +152,14 @@ class Sweep:
     def _label(self, point: Point) -> str:
         """What most seeds say at a point; of equally many, the first in the alphabet."""
         assert self.refine is not None
-        said = Counter(getattr(self._summary(self.experiment(point, seed).id), self.refine.on) for seed in self.seeds)
+        said: Counter[str] = Counter()
+        for seed in self.seeds:
+            try:
+                said[getattr(self._summary(self.experiment(point, seed).id), self.refine.on)] += 1
+            except Unreadable as error:  # of a newer afterfit, say: the other seeds say enough
+                if not said and seed == self.seeds[-1]:
+                    raise
+                warnings.warn(str(error), stacklevel=2)
         return min(said, key=lambda label: (-said[label], label))
 
     def _summary(self, id: str) -> Summary:
@@ -199,12 +205,10 @@ class Sweep:
         return self
 
     def _set_aside_damaged(self, experiments: Iterable[Experiment]) -> None:
-        """Of the runs that were there before: they are computed again."""
-        there = set(self.store.ids()) - self._whole
-        asked = [experiment.id for experiment in experiments if experiment.id in there]
-        for said in self.store.set_aside_damaged(asked).values():
+        """Of runs that are in the store: then they are missing, and computed."""
+        there = set(self.store.ids())
+        for said in self.store.set_aside_damaged(e.id for e in experiments if e.id in there).values():
             warnings.warn(said, stacklevel=3)
-        self._whole.update(asked)
 
     def _complain(self, failures: Mapping[str, str]) -> str:
         """What failed, with the setting of the first of each kind."""
