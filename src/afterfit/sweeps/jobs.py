@@ -93,8 +93,8 @@ class Parcel:
         asked = job.experiments[self.place]
         if self.run.id != asked.id_if_any:  # modules are loaded there from their files as these are now
             return (
-                f"another process computed {self.run.id or 'something without a name'} in place of {asked.id_if_any}: a "
-                "file with a class or function of yours was edited after it was loaded here. Start Python again."
+                f"another process computed {self.run.id or 'something without a name'} in place of {asked.id_if_any}: "
+                "a file with a class or function of yours was edited after it was loaded here. Start Python again."
             )
         return dataclasses.replace(self.run, experiment=dataclasses.replace(asked, dynamics=self.dynamics))
 
