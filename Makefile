@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DONE := $(VENV)/.installed
 
-.PHONY: demo test install lint types layers unit docs bench bench-flows bench-forecast bench-sweeps clean
+.PHONY: demo test install lint types layers unit docs bench bench-flows bench-forecast bench-sweeps bench-verdicts clean
 
 demo: $(DONE)  ## one experiment at paper scale: a verdict, a picture and a report
 	$(BIN)/afterfit run notsawo2025/fig3 --scale paper --out results/demo
@@ -48,6 +48,9 @@ bench-forecast: $(DONE)  ## forecasts against 60 runs; goes on where it was stop
 
 bench-sweeps: $(DONE)  ## sweeps and the store: times, memory, kills; nearly half an hour
 	$(BIN)/python benchmarks/sweeps.py
+
+bench-verdicts: $(DONE)  ## how often verdicts are right, on random curves: the table in docs/concepts.md
+	$(BIN)/python benchmarks/verdicts.py
 
 clean:
 	rm -rf $(VENV) site results

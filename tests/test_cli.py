@@ -309,6 +309,73 @@ def test_diagnose_curves_from_elsewhere():
     assert "has no column 'vall'" in call("diagnose", "log.csv", "--test", "vall").stderr
 
 
+SPARSE = {"train_acc": (0.1, 1, 1, 1, 1), "val_acc": (0.1, 0.1, 0.1, 0.8, 1.0)}
+LOSSES = {"train_loss": (2.3, 1e-3, 1e-4, 1e-5, 1e-6), "val_loss": (2.3, 0.1, 0.1, 0.1, 0.1)}  # with the fit
+
+
+def write_log(columns: dict, name: str | bytes = "log.csv", encoding: str = "utf-8") -> None:
+    rows = [list(columns), *zip(*columns.values(), strict=True)]
+    with open(name, "w", encoding=encoding) as file:
+        file.writelines(",".join(map(str, row)) + "\n" for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "taken"),
+    [
+        (LOSSES | SPARSE, [], "'train_acc' is train, 'val_acc' is test; left aside: 'train_loss', 'val_loss'."),
+        (LOSSES | SPARSE, ["--test", "val_acc"], "'train_acc' is train, 'val_acc' is test"),
+        (
+            {"accuracy": SPARSE["train_acc"], "loss": LOSSES["train_loss"], "val_accuracy": SPARSE["val_acc"]},
+            [],
+            "'accuracy' is train, 'val_accuracy' is test; left aside: 'loss'.",
+        ),
+        ({"time": 1.7e9 + np.arange(5)} | SPARSE, [], "'step' is time"),
+        (
+            {"train_accum_loss": (2.3, 1e-3, 1e-4, 1e-5, 1e-6), "val_loss": (2.3, 2.3, 2.3, 2.0, 0.1)},
+            ["--train", "train_accum_loss"],
+            "train is read as an error",
+        ),
+        ({"train_acc": (0.1, "", 1, 1, 1), "val_acc": (0.1, 0.1, "nan", 0.8, 1.0)}, [], "Grokking"),
+        ({name: np.multiply(100, curve) for name, curve in SPARSE.items()}, [], "generalised at ≥ 95"),
+    ],
+)
+def test_diagnose_takes_the_columns_that_tell_most(columns, options, taken):
+    write_log({"step": (1, 10, 100, 1000, 100_000)} | columns)
+    result = call("diagnose", "log.csv", *options)
+    assert result.exit_code == 0, result.output
+    assert result.stdout.startswith("Grokking: ")
+    assert taken in result.stdout
+
+
+def test_diagnose_losses_where_the_test_curve_is_one():
+    write_log({"step": (1, 10, 100, 1000, 100_000)} | SPARSE | LOSSES)
+    result = call("diagnose", "log.csv", "--test", "val_loss")
+    assert "'train_loss' is train, 'val_loss' is test" in result.stdout
+
+
+def test_a_loss_that_blows_up_beside_accuracies_is_divergence():
+    curves = {"train_loss": (1, 0.1, 0.1, 8e27, 8e27), "train_acc": (0.1, 0.5, 0.5, 0.1, 0.1), "val_acc": (0.1,) * 5}
+    write_log({"step": (1, 10, 100, 1000, 100_000)} | curves)
+    assert call("diagnose", "log.csv", "-q").stdout == "Diverged\n"
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_files_with_byte_order_marks_are_read(encoding):
+    write_log({"step": (1, 10, 100, 1000, 100_000)} | SPARSE, encoding=encoding)
+    assert call("diagnose", "log.csv", "-q").stdout.startswith("Grokking: ")
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="its file names are UTF-8")
+def test_a_file_whose_name_is_not_utf8_is_read_or_refused_in_a_sentence():
+    name = b"log\xff.csv"
+    write_log({"step": (1, 10, 100, 1000, 100_000)} | SPARSE, name)
+    done = spawn("diagnose", os.fsdecode(name))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("Grokking")
+    refused = spawn("diagnose", os.fsdecode(name), "--train", "x")
+    assert (refused.returncode, len(refused.stderr.splitlines())) == (2, 1)
+
+
 def test_a_run_too_short_for_a_verdict_is_kept_and_says_so(tmp_path):
     options = ["--scale", "quick", "--set", "dynamics.steps=1", "--out", str(tmp_path / "out")]
     done = call("run", "tiny2000/fig1", *options)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from verdict_curves import draw_table
 
 from afterfit.criteria import Criteria, Threshold
 from afterfit.diagnose import (
@@ -26,6 +27,7 @@ from afterfit.spec import SpecError
 
 FIT, GENERALISE = 0.01, 0.05
 CRITERIA = Criteria.errors(fit=FIT, generalise=GENERALISE)
+LAST = 1e6  # when the logs below end
 T_FIT = np.log(1 / FIT)  # of a training error exp(-t)
 
 # Crossings are interpolated linearly in log time. On a grid of h = 0.05 decades, a curve that is smooth over
@@ -34,7 +36,7 @@ NEAR = 0.01
 
 
 def grid(per_decade: int = 20) -> np.ndarray:
-    return np.logspace(-2, 6, 8 * per_decade + 1)
+    return np.logspace(-2, np.log10(LAST), 8 * per_decade + 1)
 
 
 def drop(t, centre, power):
@@ -80,10 +82,16 @@ def case(kind: str, centre: float = 3e3, power: float = 4.0) -> Case:
     def early(t):
         return drop(t, 1.0, 4.0)
 
+    def cut_short(t):
+        return drop(t, LAST / 4 ** (1 / power), power)  # 0.2 at the end of the log
+
     gained, lost = drop_time(GENERALISE, 1.0, 4.0), drop_time(1 - GENERALISE, centre, power)
     width = drop_width(power)
     return {
         "grokking": Case(kind, fitted, late, T_FIT, drop_time(GENERALISE, centre, power), width),
+        "grokking under way": Case(
+            kind, fitted, cut_short, T_FIT, width=np.log10(drop_time(0.28, 1.0, power) / drop_time(0.92, 1.0, power))
+        ),
         "misgrokking": Case(
             kind, fitted, lambda t: np.maximum(early(t), 1 - late(t)), T_FIT, gained, width, lost
         ),
@@ -323,13 +331,13 @@ def test_the_norm_that_the_error_moves_with_is_named():
 
 
 def test_a_fall_cut_short_is_told_by_its_norm():
-    """Still falling at the end: grokking cut short, unless a norm accounts for the fall."""
+    """Still falling at the end: grokking under way, unless a norm accounts for the fall."""
     t = grid()
     t = t[t <= 2e4]
     error = np.exp(-t / 1e4)
     slow, like_it = 2 + error / 10, 3 * error
-    assert diagnose(t, fitted(t), error, CRITERIA).kind == "never generalised"
-    assert diagnose(t, fitted(t), error, CRITERIA, norms={"l2": slow}).kind == "never generalised"
+    assert diagnose(t, fitted(t), error, CRITERIA).kind == "grokking under way"
+    assert diagnose(t, fitted(t), error, CRITERIA, norms={"l2": slow}).kind == "grokking under way"
     assert diagnose(t, fitted(t), error, CRITERIA, norms={"l2": like_it}).kind == "grokking without understanding"
 
 
@@ -383,6 +391,180 @@ def test_settings_are_checked(bad):
         Settings(**bad)
 
 
+# ------------------------------------------------------------------------------------------------ sparse logs
+
+
+SPARSE = {
+    # five observations over five decades: what they show is plain
+    "grokking": ([0.1, 1, 1, 1, 1], [0.1, 0.1, 0.1, 0.8, 1.0]),
+    "grokking under way": ([0.1, 1, 1, 1, 1], [0.1, 0.1, 0.1, 0.3, 0.62]),
+    "generalised with the fit": ([0.1, 0.5, 1, 1, 1], [0.1, 0.5, 0.98, 0.99, 1.0]),
+    "never generalised": ([0.1, 1, 1, 1, 1], [0.1, 0.1, 0.1, 0.12, 0.1]),
+    "never fitted": ([0.1, 0.2, 0.3, 0.4, 0.5], [0.1, 0.2, 0.2, 0.2, 0.2]),
+    "training collapsed": ([0.1, 1, 1, 0.4, 0.1], [0.1, 0.1, 0.1, 0.1, 0.1]),
+    "misgrokking": ([0.1, 1, 1, 1, 1], [0.1, 0.98, 0.98, 0.4, 0.1]),
+    "grokking without understanding": ([0.1, 1, 1, 1, 1], [0.1, 0.1, 0.1, 0.75, 0.75]),
+}
+
+
+@pytest.mark.parametrize("kind", SPARSE)
+def test_five_observations_are_read_as_they_are(kind):
+    train, test = SPARSE[kind]
+    seen = diagnose([1, 10, 100, 1000, 1e5], train, test, Criteria.accuracies())
+    assert seen.kind == kind, seen.describe()
+    assert seen.plateaus["test_after"] == pytest.approx(test[-1])
+
+
+@given(st.data(), st.sampled_from(["error", "accuracy"]))
+def test_a_curve_that_improves_to_its_last_point_is_never_lost(data, like):
+    """Whatever its grid and its steps; neither the training curve nor the test curve."""
+    count = data.draw(st.integers(3, 40))
+    gaps, steps = (st.lists(st.floats(low, high), min_size=count, max_size=count) for low, high in ((1e-3, 2), (0, 2)))
+    t = 10 ** np.cumsum(data.draw(gaps))
+    falling = [np.exp(-np.cumsum(data.draw(steps))) for _ in range(2)]
+    train, test = falling if like == "error" else [1 - curve for curve in falling]
+    criteria = CRITERIA if like == "error" else Criteria.accuracies()
+    seen = diagnose(t, train, test, criteria)
+    assert seen.kind not in ("misgrokking", "training collapsed")
+    assert "lost" not in seen.describe()
+    if t[-1] / t[-2] > 2:  # a sparse curve ends where its last observation is
+        assert (seen.kind == "never fitted") == (not criteria.train.met(train[-1]))
+
+
+def on_its_line(t: np.ndarray, error: np.ndarray, more: np.ndarray, level: float) -> np.ndarray:
+    """The error between observations: straight in logs over log time, but not below a tenth of the threshold."""
+    floored = np.interp(np.log(more), np.log(t), np.log(np.maximum(error, level / 10)))
+    return np.where(np.isin(more, t), np.interp(more, t, error), np.exp(floored))
+
+
+@given(
+    st.sampled_from([kind for kind in VERDICTS if kind != "diverged"]),
+    st.integers(0, 10_000),
+    st.integers(1, 2000),
+    st.booleans(),
+)
+def test_observations_added_on_the_curve_change_nothing(kind, seed, count, noise):
+    rng = np.random.default_rng(seed)
+    table = draw_table(kind, rng, noise=noise)
+    scale = table.criteria.test.ceiling
+    errors, levels = [table.train, table.test], [table.criteria.train.value, table.criteria.test.value]
+    accuracies = table.criteria.test.like == "accuracy"
+    if accuracies:
+        errors, levels = [scale - e for e in errors], [scale - level for level in levels]
+    one = diagnose(table.time, table.train, table.test, table.criteria)
+    t = np.unique(np.concatenate([table.time, np.exp(rng.uniform(*np.log(table.time[[0, -1]]), count))]))
+    train, test = (on_its_line(table.time, e, t, level) for e, level in zip(errors, levels, strict=True))
+    if accuracies:
+        train, test = scale - train, scale - test
+    assert diagnose(t, train, test, table.criteria).kind == one.kind
+
+
+@given(st.sampled_from(VERDICTS), st.integers(0, 10_000), st.booleans(), st.floats(-100, 100))
+def test_neither_the_unit_of_time_nor_percent_changes_a_verdict(kind, seed, noise, exponent):
+    table = draw_table(kind, np.random.default_rng(seed), noise=noise)
+    one = diagnose(table.time, table.train, table.test, table.criteria, loss=table.loss)
+    factor = 10.0**exponent
+    assert diagnose(factor * table.time, table.train, table.test, table.criteria, loss=table.loss).kind == one.kind
+    if table.style == "fraction":
+        percent = Criteria.accuracies(*(100 * x.value for x in (table.criteria.train, table.criteria.test)))
+        other = diagnose(table.time, 100 * table.train, 100 * table.test, percent, loss=table.loss)
+        assert other.kind == one.kind
+
+
+@pytest.mark.parametrize(("noise", "goal"), [(False, 0.99), (True, 0.95)])
+def test_verdicts_on_random_curves_are_right(noise, goal):
+    """Fewer of those that `benchmarks/verdicts.py` counts; a share of 100 is known to two standard deviations."""
+    count = 100
+    for k, kind in enumerate(VERDICTS):
+        rng = np.random.default_rng([1, k])
+        tables = [draw_table(kind, rng, noise=noise) for _ in range(count)]
+        right = sum(diagnose(t.time, t.train, t.test, t.criteria, loss=t.loss).kind == kind for t in tables)
+        assert right >= count * goal - 2 * np.sqrt(count * goal * (1 - goal)), kind
+
+
+def test_grokking_under_way_says_how_far_it_is_and_what_it_needs():
+    t = np.array([1, 10, 100, 1e3, 1e4, 1e5])
+    test = [0.05, 0.05, 0.05, 0.05, 0.05, 0.5]
+    seen = diagnose(t, [0.1, 1, 1, 1, 1, 1], test, Criteria.accuracies())
+    assert seen.kind == "grokking under way"
+    assert seen.progress == pytest.approx(0.45 / 0.9)
+    assert seen.plateaus["test_before"] == pytest.approx(0.05)
+    assert f"test accuracy 0.5 at the end, {int(100 * seen.progress)} % of the way from 0.05 to 0.95" in str(seen)
+    # By 0.45 a decade 0.95 would be a decade away; straight in the log of 1 − a it slows down as it rises.
+    assert 1e6 < seen.t_expected < 10**6.5
+    errors = diagnose(t, [1, 1e-3, 1e-3, 1e-3, 1e-3, 1e-3], [1, 1, 1, 1, 1, 0.2], Criteria.errors(0.01, 0.04))
+    assert errors.kind == "grokking under way"
+    assert errors.progress == pytest.approx(0.5)
+    assert errors.t_expected == pytest.approx(1e6, rel=0.01)
+
+
+@pytest.mark.parametrize("count", [40, 400, 4000])
+def test_noise_at_the_threshold_is_not_a_loss(count):
+    """Training and test touch their thresholds now and then; they end a little below."""
+    rng = np.random.default_rng(0)
+    t = np.geomspace(1, 1e6, count)
+    train, test = 1 - drop(t, 10.0, 4.0), 0.945 - 0.9 * drop(t, 1e4, 4.0)
+    train, test = (curve + rng.normal(0, 0.004, count) for curve in (0.99 * train, test))
+    test[-1], train[-1] = 0.941, 0.987
+    seen = diagnose(t, train, test, Criteria.accuracies(0.985, 0.95))
+    assert (test >= 0.95).any()
+    assert seen.kind in ("grokking", "grokking under way", "grokking without understanding")
+    assert "lost" not in seen.describe()
+
+
+# --------------------------------------------------------------------------------- what is missing, what diverged
+
+
+def test_a_metric_that_was_not_evaluated_is_missing():
+    """Training every row, test every tenth; then each on rows of its own; then a log that ends between two."""
+    t, known = grid(), case("grokking")
+    whole = known.verdict(t)
+    every = np.arange(t.size) % 10 == 0
+    seen = diagnose(t, known.train(t), np.where(every, known.test(t), np.nan), CRITERIA)
+    assert seen.kind == "grokking"
+    assert seen.t_fit == whole.t_fit
+    assert seen.t_gen == pytest.approx(whole.t_gen, rel=0.3)  # half a decade between observations
+    odd = np.arange(t.size) % 2 == 1
+    for cut in (t.size, t.size - 1):
+        train, test = np.where(odd, known.train(t), np.nan)[:cut], np.where(odd, np.nan, known.test(t))[:cut]
+        apart = diagnose(t[:cut], train, test, CRITERIA)
+        assert apart.kind == "grokking"
+        assert (apart.t_fit, apart.t_gen) == pytest.approx((whole.t_fit, whole.t_gen), rel=4 * NEAR)
+    norm = np.where(every, np.nan, known.test(t))
+    assert diagnose(t, known.train(t), known.test(t), CRITERIA, norms={"l2": norm}).kind == "grokking"
+    stopped = diagnose(t, known.train(t), np.where(t < 1e5, known.test(t), np.nan), CRITERIA)
+    assert stopped.kind == "grokking"
+    assert any("the test curve has no value after" in sentence for sentence in stopped.evidence)
+    with pytest.raises(SpecError, match="at least 3 observations at positive times, and the test curve has 2"):
+        diagnose(t, known.train(t), np.where(np.arange(t.size) < 2, 1.0, np.nan), CRITERIA)
+
+
+def test_a_loss_that_blows_up_is_divergence_however_accuracies_look():
+    t = np.concatenate([[0.0], grid()])
+    accuracy, loss = np.where(t > 1e3, 0.1, 0.5), np.where(t > 1e3, 8e27, 0.7)
+    seen = diagnose(t, accuracy, accuracy, Criteria.accuracies(), loss=loss)
+    assert seen.kind == "diverged"
+    assert any("training loss has grown" in sentence and "8.0e27" in sentence for sentence in seen.evidence)
+    assert (
+        diagnose(t, accuracy, accuracy, Criteria.accuracies(), loss=np.where(t > 1e3, np.nan, 0.7)).kind == "diverged"
+    )
+    # From nothing to little, the accuracy fitted: no divergence.
+    fit = np.ones_like(t)
+    assert diagnose(t, fit, accuracy, Criteria.accuracies(), loss=1e-9 + 1e-4 * (t > 1e3)).kind != "diverged"
+    # One step took it there: where it began is at t = 0.
+    at_once = diagnose(t, np.where(t > 0, 8e27, 1.0), np.ones_like(t), CRITERIA)
+    assert at_once.kind == "diverged"
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_curve_that_is_never_finite_says_so(value):
+    t = grid()
+    seen = diagnose(t, np.full_like(t, value), np.full_like(t, value), CRITERIA)
+    assert seen.kind == "diverged"
+    assert f"not a finite number at any of {t.size} observations" in seen.evidence[0]
+    assert str(seen) == "Diverged"
+
+
 # ------------------------------------------------------------------------------------------- from elsewhere
 
 
@@ -412,8 +594,14 @@ def test_a_csv_gives_the_verdict_of_its_arrays(tmp_path, separator):
         ("step,loss,val\n", "no rows"),
         ("step,loss,vall\n1,1,1\n", "no column 'val': did you mean 'vall'"),
         ("step,loss,val\n1,1,1\n\n2,1,oops\n", "line 4, column 'val': 'oops' is not a number"),
-        ("step,loss,val\n1,,1\n", "line 2, column 'loss': the cell is empty"),
-        ("step,loss,val\n1,1\n", "line 2, column 'val': the cell is empty"),
+        ("step,loss,val\n1,1\n", "line 2: 2 cells under 3 names"),
+        ("step,loss,val\n1,0,1,0,1\n", "line 2: 5 cells under 3 names of columns. If these are decimal commas"),
+        ("step;loss;val\n1;0,1;0,1\n", "line 2, column 'loss': '0,1' is not a number: write a decimal point"),
+        ("step,loss,loss,val\n1,1,1,1\n", "2 columns called 'loss'"),
+        (f"step,loss,val\n1,1,{'1' * 140_000}\n", "line 2: field larger than field limit"),
+        ("step,loss,val\n3,.5,\n3,,.4\n3,.6,\n", "line 4: column 'loss' has two values, 0.5 and 0.6, at 'step' 3"),
+        ("step,loss,val\n,1,1\n", "line 2: time must increase"),
+        ("step,loss,val\n1700000000,1,1\n1700000060,1,1\n", "from 1700000000 to 1700000060, which is a time of day"),
         (
             "step,loss,val\n1,1,1\n3,1,1\n2,1,1\n",
             "line 4: time must increase, but column 'step' goes from 3 to 2",
@@ -438,7 +626,11 @@ def test_a_missing_file_is_named(tmp_path):
     [
         ([0.1, 0.9, 1.0], [0.1, 0.1, 0.9], {}, Criteria.accuracies(0.99, 0.95)),
         ([0.5, 1.0, 1.0], [1.0, 1.0, 0.5], {}, Criteria.accuracies(0.99, 0.95)),  # misgrokking
-        ([1.0, 90.0, 100.0], [0.9, 0.8, 0.9], {}, Criteria.accuracies(99.0, 95.0)),
+        ([1.0, 90.0, 100.0], [0.9, 0.8, 0.9], {"generalise": 95}, Criteria.accuracies(99.0, 95.0)),  # at chance
+        ([1.0, 90.0, 100.0], [0.1, 0.1, 0.9], {"generalise": 0.95}, Criteria.accuracies(99.0, 0.95)),
+        ([1.0, 90.0, 100.0], [0.0, 0.0, 0.0], {}, Criteria.accuracies(99.0, 95.0)),
+        ([0.1, 0.9, 1.0000001], [0.1, 0.1, 1.0000001], {}, Criteria.accuracies(0.99, 0.95)),
+        ([1.0, 90.0, 100.00001], [1.0, 1.0, 100.00001], {}, Criteria.accuracies(99.0, 95.0)),
         ([2.0, 0.1, 1e-6], [4.0, 5.0, 9.0], {}, Criteria.errors(0.02, 0.4)),  # a rising test loss
         (
             [2.0, 0.1, 1e-6],
@@ -460,7 +652,7 @@ def test_a_missing_file_is_named(tmp_path):
             Criteria(Threshold("accuracy", 0.9), Threshold("error", 0.05)),
         ),
         ([np.nan, 2.0, 1.0], [4.0, 4.0, 4.0], {"fit": 0.5}, Criteria.errors(0.5, 0.4)),
-        ([20.0, 10.0, 10.0], [0.5, 0.5, 0.5], {"like": "accuracy"}, Criteria.accuracies(99.0, 95.0)),
+        ([20.0, 10.0, 10.0], [5.0, 5.0, 5.0], {"like": "accuracy"}, Criteria.accuracies(99.0, 95.0)),
     ],
 )
 def test_criteria_are_guessed_as_documented(train, test, given, criteria):
@@ -469,6 +661,30 @@ def test_criteria_are_guessed_as_documented(train, test, given, criteria):
     assert (guessed.train.value, guessed.test.value) == pytest.approx((criteria.train.value, criteria.test.value))
     said = explain_criteria(guessed)
     assert [t.like for t in (guessed.train, guessed.test)] == re.findall("error|accuracy", said)
+
+
+@pytest.mark.parametrize(
+    ("train", "test", "given", "message"),
+    [
+        ([10, 90, 100], [0.1, 0.1, 0.9], {}, "one accuracy is in percent, and test goes up to 0.9 only"),
+        ([0.1, 0.9, 1], [10, 10, 90], {"like": "accuracy"}, "one accuracy is in percent, and train goes up to 1 only"),
+        ([0.1, 0.9, 1], [0.1, 0.1, 0.9], {"fit": 99}, "they are fractions. Give a threshold that is a fraction"),
+        ([10, 90, 100], [10, 10, 90], {"generalise": 0.9}, "they are in percent. Give a threshold in percent too"),
+        ([0.1, 0.5, 0.99, 99, 100], [10, 10, 10, 10, 90], {"like": "accuracy"}, "fractions and percent in one column"),
+        ([50, 0.6, 70, 0.72, 99], [10, 10, 10, 10, 90], {"like": "accuracy"}, "fractions and percent in one column"),
+        ([0.1, 130.0], [0.1, 0.2], {"like": "accuracy"}, "accuracies lie between 0 and 1, or 0 and 100"),
+    ],
+)
+def test_accuracies_on_two_scales_are_refused(train, test, given, message):
+    with pytest.raises(SpecError, match=re.escape(message)):
+        guess_criteria(train, test, **given)
+
+
+def test_a_threshold_on_the_other_scale_is_refused_for_arrays_too():
+    t, known = grid(), case("grokking")
+    for scale, criteria in ((1.0, Criteria.accuracies(99, 95)), (100.0, Criteria.accuracies(0.99, 0.9))):
+        with pytest.raises(SpecError, match="threshold"):
+            known.verdict(t, criteria, lambda e, scale=scale: scale * (1 - e))
 
 
 def test_what_cannot_be_guessed_is_asked_for():

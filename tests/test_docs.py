@@ -189,7 +189,7 @@ def test_experiments_in_toml_are_experiments():
     for block in found:
         data = tomllib.loads("\n".join(block.lines))
         swept = data.pop("sweep", {})
-        assert all(len(parse_values(values)) > 1 for values in swept.get("over", {}).values())
+        assert all(len(parse_values(values, name)) > 1 for name, values in swept.get("over", {}).items())
         if data or not swept:
             af.Experiment.from_dict(data)
 

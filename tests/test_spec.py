@@ -2,6 +2,7 @@
 
 # No `from __future__ import annotations` here: a user's class may have real types as annotations, too.
 
+import contextlib
 import dataclasses
 import hashlib
 import inspect
@@ -12,6 +13,8 @@ import sys
 import tomllib
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -45,7 +48,7 @@ NOUNS = [
     models.EmbeddingMLP(3, 5),
     models.Difference(models.Difference(models.MLP((5,), "hidden"))),
     models.Tangent(models.MLP((5,), "hidden")),
-    penalties.NoPenalty(0.5),
+    penalties.NoPenalty(),
     penalties.L1(1e-5),
     penalties.L2(1 / 3),
     penalties.Nuclear(1e-5, "weights"),
@@ -125,8 +128,85 @@ def test_every_noun_and_every_setting_is_among_them():
     for name, kind in public.items():
         instances = [noun for noun in NOUNS if type(noun) is kind]
         for field in dataclasses.fields(kind):
+            if kind is penalties.NoPenalty:  # its strength can only be 0
+                continue
             if instances and field.default is not dataclasses.MISSING:
                 assert any(getattr(noun, field.name) != field.default for noun in instances), (name, field.name)
+
+
+def real_settings():
+    """Every noun with every setting that is a real number, or a list of them."""
+    for noun in NOUNS:
+        for field in dataclasses.fields(noun):
+            value = getattr(noun, field.name)
+            if isinstance(value, float):
+                yield pytest.param(noun, field.name, lambda x: x, id=f"{type(noun).__name__}.{field.name}")
+            elif isinstance(value, tuple) and value and isinstance(value[0], float):
+                yield pytest.param(noun, field.name, lambda x: (1.0, x), id=f"{type(noun).__name__}.{field.name}")
+
+
+@pytest.mark.parametrize(("noun", "name", "of"), real_settings())
+def test_no_setting_may_be_infinite_or_no_number(noun, name, of):
+    for bad in (math.inf, -math.inf, math.nan, np.float32("inf"), jnp.array(math.inf), 10**400):
+        with pytest.raises(SpecError, match=name):
+            noun.replace(**{name: of(bad)})
+
+
+def test_numbers_of_jax_are_numbers_unless_they_are_traced():
+    assert penalties.L1(jnp.array(0.5)) == penalties.L1(np.array(0.5)) == penalties.L1(0.5)
+    assert type(dynamics.GradientDescent(jnp.array(0.5), jnp.array(3)).steps) is int
+    with pytest.raises(SpecError, match="strength must be 0 or more, got -1"):
+        penalties.L1(jnp.array(-1.0))
+    with pytest.raises(SpecError, match="strength must be a number"):
+        penalties.L1(jnp.ones(2))
+    assert jax.jit(lambda s: penalties.L1(s).weighted_value(jnp.ones(3)))(-1.0) == -3.0
+
+
+def test_without_a_penalty_there_is_no_strength():
+    bare = dataclasses.replace(EXPERIMENT, penalty=penalties.NoPenalty())
+    with pytest.raises(SpecError, match=r"no penalty that a strength of 0.5 could be of: choose one.*penalty.kind=L2"):
+        bare.set({"penalty.strength": 0.5})
+    assert bare.set({"penalty.kind": "L2", "penalty.strength": 0.5}).penalty == penalties.L2(0.5)
+
+
+@pytest.mark.parametrize("seed", [-1, 2**63, 10**400, 1.5, "one", True])
+def test_seeds_that_cannot_be_are_refused(seed):
+    with pytest.raises(SpecError, match="seed must be"):
+        dataclasses.replace(EXPERIMENT, seed=seed)
+    with pytest.raises(SpecError, match="seed"):
+        inits.Gaussian(seed=seed)
+
+
+@pytest.mark.parametrize("seed", [np.int64(3), np.array(3), 3.0, 2**63 - 1])
+def test_whole_numbers_of_any_kind_are_seeds(seed):
+    assert dataclasses.replace(EXPERIMENT, seed=seed, observations=np.int32(7)).seed == int(seed)
+
+
+def test_files_as_editors_and_jokers_leave_them(tmp_path):
+    text = "\n".join(f"{name} = {toml(value)}" for name, value in EXPERIMENT.to_dict().items())
+    path = tmp_path / "my.toml"
+    path.write_text(text, encoding="utf-8-sig")  # with a byte-order mark
+    assert Experiment.from_toml(path) == EXPERIMENT
+    model = "{kind = 'MLP', hidden = [3]}"
+    for _ in range(200):
+        model = f"{{kind = 'Difference', model = {model}}}"
+    for bad, said in (
+        ("x = " + 5000 * "[" + 5000 * "]", "nested too deeply"),
+        (text.replace(toml(EXPERIMENT.model.to_dict()), model), ""),  # read or refused, but no traceback
+        ("seed = " + 5000 * "9", "not valid TOML"),
+        (text + "\n[sweep]\nseed = 1", r"\[sweep\] has no 'seed'.*stand above the first table"),
+    ):
+        path.write_text(bad, encoding="utf-8")
+        with contextlib.nullcontext() if not said else pytest.raises(SpecError, match=said):
+            Experiment.from_toml(path)
+    with pytest.raises(SpecError, match="UTF-8"):
+        EXPERIMENT.set({"task": {"kind": "Images", "folder": "a\udcff"}})
+
+
+def test_times_too_short_to_be_told_apart_are_refused():
+    for settings_ in ({"until": 5e-324}, {"until": 1.0, "first": 5e-324}, {"until": "settled", "horizon": 1e-300}):
+        with pytest.raises(SpecError, match="must be at least that, got"):
+            dynamics.GradientFlow(**settings_)
 
 
 numbers = st.floats(1e-300, 1e300)
@@ -482,15 +562,14 @@ def test_what_plain_data_cannot_say_has_no_name():
 
     own = models.Function(lambda params, x: params @ x, np.ones(3))
     functions = ({"model": own}, {"model": models.Difference(own)}, {"penalty": Own(1.0, np.tanh)})
-    try:
-        for holding in (*functions, {"penalty": Own(1.0, {1, 2})}):
-            experiment = dataclasses.replace(EXPERIMENT, **holding)
-            assert experiment.id_if_any == ""
-            with pytest.raises(SpecError, match=r"no name: it can be run \(af.train\).*not stored"):
-                _ = experiment.id
-        assert dataclasses.replace(EXPERIMENT, penalty=Own(1.0, [1, 2])).id, "plain data of one's own have one"
-    finally:
-        del penalties.Penalty.members["Own"]
+    for holding in (*functions, {"penalty": Own(1.0, {1, 2})}, {"penalty": Own(1.0, {1: 2})}):
+        experiment = dataclasses.replace(EXPERIMENT, **holding)
+        assert experiment.id_if_any == ""
+        with pytest.raises(
+            SpecError, match=r"(a lambda|is not plain data).*no name: it can be run \(af.train\).*not sto"
+        ):
+            _ = experiment.id
+    assert dataclasses.replace(EXPERIMENT, penalty=Own(1.0, [1, 2])).id, "plain data of one's own have one"
     X, y = np.arange(6.0).reshape(2, 3), np.ones(2)
     ours, theirs = (dataclasses.replace(EXPERIMENT, task=tasks.Arrays(X + a, y, X, y)) for a in (0, 1e-12))
     assert ours.id != theirs.id, "arrays are told apart by their digest"

@@ -53,7 +53,8 @@ def test_a_sweep_in_a_file_is_run_once(here):
     assert read.knobs == {"penalty.strength": (1e-3, 1e-2, 1e-1), "init.scale": (0.1, 1.0)}
     assert (read.seeds, read.missing) == ((0, 1), [])
     again = call("sweep", "my.toml")
-    assert "12 runs, 12 of which are there" in again.stdout
+    assert "= 12 runs" in again.stdout
+    assert "12 of them are there already" in again.stdout
     assert call("sweep", "my.toml", "--quiet").stdout.split() == [id]
     assert Experiment.from_toml("my.toml") == read.spec, "the table [sweep] does not disturb `afterfit run`"
 

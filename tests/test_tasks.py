@@ -6,21 +6,31 @@ import functools
 import gzip
 import itertools
 import struct
+from typing import Any
 
 import jax
+import jax.experimental.sparse
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.sparse
 from conftest import as_jax, random_like
 from hypothesis import given
 from hypothesis import strategies as st
 
-from afterfit.inputs import Entries, OneHot
-from afterfit.models import MLP, Linear, MatrixFactorisation
+import afterfit as af
+from afterfit.criteria import Criteria
+from afterfit.dynamics import GradientDescent
+from afterfit.experiment import Experiment
+from afterfit.inits import Gaussian
+from afterfit.inputs import Entries, OneHot, Signature
+from afterfit.losses import CrossEntropy, Squared
+from afterfit.models import MLP, Function, Linear, MatrixFactorisation
 from afterfit.spec import SpecError
 from afterfit.tasks import (
     Arrays,
     CirclePoints,
+    Data,
     FourierRegression,
     Images,
     MarginClassification,
@@ -31,8 +41,10 @@ from afterfit.tasks import (
     SparseClassification,
     SparseRecovery,
     SparseRegression,
+    Task,
     TeacherStudent,
 )
+from afterfit.train import run_experiment
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -588,6 +600,159 @@ def test_arrays_are_taken_as_they_are():
     assert Arrays(X, [0, 1, 3, 0, 1], X, [0] * 5, loss_name="cross_entropy").signature.outputs == (4,)
 
 
+class Reader:
+    """Something that NumPy can read, as tensors of PyTorch are; `trouble` is what reading it raises."""
+
+    def __init__(self, array, trouble=None):
+        self.array, self.trouble = array, trouble
+
+    def __array__(self, dtype=None, copy=None):
+        if self.trouble:
+            raise self.trouble
+        return np.asarray(self.array, dtype)
+
+
+def as_pandas(X, y):
+    pandas = pytest.importorskip("pandas")
+    return pandas.DataFrame(X, columns=list("abc")), pandas.Series(y)
+
+
+def as_mixed_table(X, y):
+    """Columns of whole, floating and truth values: NumPy sees objects."""
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame({"a": X[:, 0].astype(int), "b": X[:, 1], "c": X[:, 2] > 1})
+    assert table.to_numpy().dtype == object
+    return table, y
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        lambda X, y: (X.astype(np.uint8), y.astype(np.uint8)),
+        lambda X, y: (X.astype(np.int64), y.astype(np.int16)),
+        lambda X, y: (X.astype(np.float16), y.astype(np.longdouble)),
+        lambda X, y: (X.tolist(), y.tolist()),
+        lambda X, y: (jnp.asarray(X), jnp.asarray(y, jnp.bfloat16)),
+        lambda X, y: (np.ma.array(X), np.ma.array(y, mask=False)),
+        lambda X, y: (Reader(X.astype(np.float32)), Reader(y)),
+        lambda X, y: (pytest.importorskip("xarray").DataArray(X, dims=("row", "column")), y),
+        as_pandas,
+        as_mixed_table,
+    ],
+)
+def test_arrays_are_what_numpy_can_read(given):
+    X = np.array([[1.0, 200.0, 0.0], [255.0, 3.0, 2.0], [7.0, 90.0, 0.0]])
+    y = np.array([1.0, 0.0, 2.0])
+    expected = np.stack([X[:, 0], X[:, 1], X[:, 2] > 1], axis=1) if given is as_mixed_table else X
+    task = Arrays(*given(X, y), *given(X, y))
+    data = draw(task)
+    for inputs, targets in ((data.inputs, data.targets), (data.test_inputs, data.test_targets)):
+        assert (inputs.dtype.kind, targets.dtype.kind) == ("f", "f")
+        np.testing.assert_array_equal(inputs, expected)
+        np.testing.assert_array_equal(targets, y)
+    assert draw(Arrays(*given(X, y), *given(X, y), loss_name="cross_entropy")).targets.dtype.kind == "i"
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (lambda X: scipy.sparse.csr_matrix(X), r"X is a sparse matrix: write it out, as X.toarray\(\)"),
+        (lambda X: jax.experimental.sparse.BCOO.fromdense(X), "X is a sparse matrix"),
+        (lambda X: np.ma.masked_greater(X, 100), "masked"),
+        (lambda X: [np.ma.masked_greater(row, 100) for row in X], "masked"),
+        (lambda X: X.astype(object) * 1j, "X must be real numbers, got objects such as "),
+        (lambda X: [["a", None], [1, 2]], "X must be real numbers, got objects such as 'a'"),
+        (lambda X: X.astype(str), "X must be real numbers, got words"),
+        (lambda X: X + 1j, "X must be real numbers, got complex numbers"),
+        (lambda X: X.astype("datetime64[s]"), "X must be real numbers, got dates"),
+        (lambda X: np.ones(3, dtype=[("a", float), ("b", float)]), "X must be real numbers, got"),
+        (lambda X: np.where(X > 100, np.nan, X), "X has entries that are not finite"),
+        (lambda X: np.where(X > 100, np.inf, X).tolist(), "X has entries that are not finite"),
+        (lambda X: [[1.0], [1.0, 2.0]], "X cannot be made an array of numbers"),
+        (
+            lambda X: Reader(X, RuntimeError("Can't call numpy() on Tensor that requires grad.")),
+            "X cannot.*requires grad",
+        ),
+    ],
+)
+def test_what_is_no_array_of_numbers_is_refused(given, message):
+    X, y = np.array([[1.0, 200.0], [30.0, 4.0]]), np.ones(2)
+    with pytest.raises(SpecError, match=message):
+        Arrays(given(X), y, X, y)
+
+
+def test_bytes_do_not_go_round_at_256():
+    # The same numbers as bytes and as floats, through a model that squares its inputs: the same run, bit for bit.
+    rng = np.random.default_rng(0)
+    X, labels = rng.integers(0, 256, (12, 3), dtype=np.uint8), np.ones(12, np.uint8)
+    model = Function(lambda p, x: 1e-5 * jnp.sum(p["w"] * x**2), {"w": np.array([1.0, -1.0, 0.5])})
+    for loss_name in ("squared", "logistic"):
+        given = ((X, labels), (X.astype(float), labels.astype(float)))
+        as_bytes, as_floats = (
+            af.train(task=Arrays(x, y, x, y, loss_name=loss_name), model=model, dynamics=GradientDescent(1e-3, 20))
+            for x, y in given
+        )
+        np.testing.assert_array_equal(as_bytes.curves.train_loss, as_floats.curves.train_loss)
+        outputs = 1e-5 * (X.astype(float) ** 2 @ [1.0, -1.0, 0.5])
+        by_hand = np.mean((outputs - 1) ** 2 if loss_name == "squared" else np.log1p(np.exp(-outputs)))
+        np.testing.assert_allclose(as_bytes.curves.train_loss[0], by_hand, rtol=1e-12)
+
+
+class Own(Task):
+    """A task of a user's: a draw by whatever `made` makes of arrays that are right."""
+
+    made: Any = dict
+    classes: int | None = None
+
+    @property
+    def signature(self):
+        return Signature((3,), () if self.classes is None else (self.classes,))
+
+    @property
+    def loss(self):
+        return Squared("mean") if self.classes is None else CrossEntropy("mean")
+
+    @property
+    def criteria(self):
+        return Criteria.errors(0.1, 0.1) if self.classes is None else Criteria.accuracies()
+
+    def draw(self, rng):
+        X = np.arange(12).reshape(4, 3)
+        y = X[:, 0] // 3 % 3
+        given = {"inputs": X, "targets": y, "test_inputs": X[:2], "test_targets": y[:2], "n": 4, "n_test": 2}
+        return Data(**(given | self.made(**given)))
+
+
+@pytest.mark.parametrize(
+    ("made", "message"),
+    [
+        (lambda **g: {"targets": g["targets"][:, None]}, r"targets have shape \(4, 1\), but 4 examples need \(4,\)"),
+        (lambda **g: {"test_targets": g["test_targets"][:, None]}, r"test_targets have shape \(2, 1\).*need \(2,\)"),
+        (lambda **g: {"n": 3}, r"inputs have shape \(4, 3\), but its n and signature say \(3, 3\)"),
+        (lambda **g: {"n_test": 4}, r"test_inputs have shape \(2, 3\), but its n_test and signature say \(4, 3\)"),
+        (lambda **g: {"n": 4.0}, "n must be a whole number, 1 or more, got 4.0"),
+        (lambda **g: {"test_inputs": g["inputs"][:2, :2]}, r"test_inputs have shape \(2, 2\)"),
+        (lambda **g: {"test_inputs": np.where(g["inputs"][:2] > 3, np.nan, 1.0)}, "test_inputs has entries"),
+        (lambda **g: {"inputs": np.ma.masked_greater(g["inputs"], 5)}, "inputs is a masked array"),
+        (lambda **g: {"targets": 0 * g["targets"]}, "the targets are all 0, and errors are relative to their size"),
+        (lambda **g: {"test_targets": 0 * g["test_targets"]}, "the test targets are all 0"),
+    ],
+)
+def test_what_a_task_of_ones_own_draws_is_checked(made, message):
+    experiment = Experiment(Own(made), Linear(), GradientDescent(1e-3, 10), init=Gaussian())
+    with pytest.raises(SpecError, match=message):
+        run_experiment(experiment)
+
+
+def test_a_task_of_ones_own_may_draw_whole_numbers():
+    data = Experiment(Own(), Linear(), GradientDescent(1e-3, 10)).draw()
+    assert {leaf.dtype.kind for leaf in jax.tree.leaves((data.inputs, data.targets, data.test_targets))} == {"f"}
+    classes = Experiment(Own(classes=3), MLP((4,)), GradientDescent(1e-3, 10)).draw()
+    assert (classes.inputs.dtype.kind, classes.targets.dtype.kind) == ("f", "i")
+    with pytest.raises(SpecError, match="class numbers below 2, as the task's signature says, got 2"):
+        Experiment(Own(classes=2), MLP((4,)), GradientDescent(1e-3, 10)).draw()
+
+
 X, Y = np.ones((4, 3)), np.array([1.0, -1.0, 1.0, 1.0])
 
 
@@ -630,7 +795,13 @@ X, Y = np.ones((4, 3)), np.array([1.0, -1.0, 1.0, 1.0])
         (lambda: Arrays(X, 2 * Y, X, Y, loss_name="logistic"), "labels -1 and 1, got"),
         (lambda: Arrays(X, Y, X, Y, loss_name="cross_entropy"), "class numbers"),
         (lambda: Arrays(X, Y, X, Y, loss_name="square"), "'square'.*'squared'"),
+        (lambda: Arrays(X, Y, X, Y, fit=-1), "fit is an error, so not negative, got -1"),
+        (lambda: Arrays(X, Y, X, Y, loss_name="logistic", fit=99), "fit is an accuracy, a fraction .* got 99"),
+        (lambda: Arrays(X, Y, X, Y, loss_name="logistic", generalise=95), "generalise is an accuracy, a fraction"),
         (lambda: Arrays(X, Y, X, Y, reduction="avg"), "'avg'"),
+        (lambda: Arrays(X, Y, X, Y, loss_name="logistic", fit=99), "accuracies are fractions here: fit.*0.99, got 99"),
+        (lambda: Arrays(X, Y, X, Y, loss_name="logistic", generalise=-0.1), "generalise.*got -0.1"),
+        (lambda: Arrays(X, Y, X, Y, fit=-1), "no error is below 0: fit.*got -1"),
     ],
 )
 def test_bad_sizes_and_words_are_refused_by_value(attempt, message):

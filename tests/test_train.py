@@ -326,6 +326,49 @@ def test_a_model_whose_outputs_do_not_fit_is_refused():
         train(init=None)
 
 
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (lambda p, x: jnp.sum(p * x).astype(int), "outputs of type int.*make them floating"),
+        (lambda p, x: jnp.sum(p * x) > 0, "outputs of type bool"),
+        (lambda p, x: jnp.sum(p * x) * 1j, "outputs of type complex"),
+        (lambda p, x: {"y": jnp.sum(p * x)}, "one array of outputs, got dict"),
+        (lambda p, x: jnp.sum(x), "do not depend on its parameters"),
+        (lambda p, x: jnp.sign(p @ x), "do not depend on its parameters"),
+        (lambda p, x: jnp.sum(x) + 0 * jnp.sum(p), "do not depend on its parameters"),
+    ],
+)
+def test_a_function_that_nothing_can_be_learnt_with_is_refused(function, said):
+    with pytest.raises(SpecError, match=said):
+        train(model=Function(function, np.ones(12)), init=None)
+
+
+def test_a_function_that_is_flat_only_where_it_starts_is_run():
+    # ReLU units that are dead on all examples, and a product of zeros: both have a derivative elsewhere.
+    def dead(p, x):
+        return jax.nn.relu(p["w"] @ x - 100) @ p["v"]
+
+    for f, initial in (
+        (dead, {"w": np.ones((3, 12)), "v": np.ones(3)}),
+        (lambda p, x: p[0] * p[1] @ x, np.zeros((2, 12))),
+    ):
+        assert train(model=Function(f, initial), init=None, dynamics=GradientDescent(0.1, 3)).status == "finished"
+
+
+@pytest.mark.parametrize(
+    ("initial", "said"),
+    [
+        ({}, "needs initial parameters"),
+        ({"w": np.array(["a"])}, r"the initial parameter \['w'\] must be real numbers, got words"),
+        ({"w": [1.0, np.nan]}, "not finite"),
+        (np.ones(3) * 1j, "complex"),
+    ],
+)
+def test_initial_parameters_are_numbers(initial, said):
+    with pytest.raises(SpecError, match=said):
+        Function(lambda p, x: 0.0, initial)
+
+
 class Bridge(Penalty):
     """Σ (θ² + ε)^(q/2): a penalty that the library does not have."""
 

@@ -9,6 +9,7 @@ import threading
 import time
 from pathlib import Path
 
+import jax
 import pytest
 
 import afterfit as af
@@ -94,6 +95,12 @@ def test_a_turn_may_be_nested_and_is_given_back_after_errors():
         pass
 
 
+def test_what_a_user_has_set_for_a_while_is_set_in_the_work():
+    with jax.debug_nans(True), jax.default_matmul_precision("high"), computing():
+        found = attend(lambda: (jax.config.jax_debug_nans, jax.config.jax_default_matmul_precision))
+    assert found == (True, "high")
+
+
 def attend_inside():
     with computing():  # in the turn of the one who waits
         return attend(lambda: 3)
@@ -163,7 +170,7 @@ print(len(sweep.store.ids()))
 def test_a_sweep_of_matrices_ends_every_time(tmp_path):
     """The sweep that stopped for ever at 0 or 10 of 50 runs, 6 times of 6."""
     for k in range(3):
-        code, output, _ = python(SWEEP.format(steps=1500, store=str(tmp_path / str(k))), timeout=200)
+        code, output, _ = python(SWEEP.format(steps=600, store=str(tmp_path / str(k))), timeout=200)
         assert code == 0, output
         assert output.split() == ["began", "50"]
 

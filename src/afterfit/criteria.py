@@ -34,6 +34,11 @@ class Threshold:
         )
         require(np.isfinite(self.value), f"a threshold must be a finite number, got {self.value!r}.")
 
+    @property
+    def ceiling(self) -> float:
+        """The perfect accuracy: 1, or 100 where `value` exceeds 1 and so is in percent."""
+        return 1.0 if self.value <= 1 else 100.0
+
     def met(self, curve) -> np.ndarray:
         """Where `curve` has reached the threshold; never where it is not a number."""
         curve = np.asarray(curve, dtype=float)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import io
 import json
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
     import xarray as xr
 
-__all__ = ["dataset", "from_parquet", "to_parquet"]
+__all__ = ["NotCurves", "dataset", "from_parquet", "to_parquet"]
 
 _MEANING = {
     "train_loss": "training loss",
@@ -31,6 +34,8 @@ _MEANING = {
     "singular_values": "singular values of the weights",
     "weights": "weights of the linear predictor",
 }
+_AXES = ("time", "log10_time", "step")  # what every curve is over
+_LARGE = 1e8  # bytes from which on it is asked whether there is room for them
 _DIMENSIONS = {"singular_values": ("index",), "weights": ("coordinate",)}
 
 
@@ -64,7 +69,7 @@ def to_parquet(curves: xr.Dataset) -> bytes:
 
     columns: dict[str, Any] = {}
     shapes = {}
-    for name in ("time", "log10_time", "step", *curves.data_vars):
+    for name in (*_AXES, *curves.data_vars):
         values = curves[name].values
         shapes[str(name)] = list(values.shape[1:])
         if values.ndim > 1:
@@ -80,21 +85,75 @@ def to_parquet(curves: xr.Dataset) -> bytes:
     return buffer.getvalue()
 
 
+class NotCurves(ValueError):
+    """Bytes that are not curves as `to_parquet` writes them."""
+
+
 def from_parquet(content: bytes) -> xr.Dataset:
-    """The curves that `to_parquet` wrote."""
+    """The curves that `to_parquet` wrote; `NotCurves` if they are not that.
+
+    Sizes that the file claims are checked before anything is made of them: `MemoryError` if that would not fit.
+    """
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    table = pq.read_table(io.BytesIO(content))
-    facts = json.loads((table.schema.metadata or {})[b"afterfit"])
+    try:
+        file = pq.ParquetFile(pa.BufferReader(content))
+        _check_size(file, len(content))
+        table = file.read(use_threads=False)
+    except (pa.ArrowInvalid, OSError) as error:  # the bytes are in memory: Arrow's OSError is about what they say
+        raise NotCurves(str(error)) from error
+    facts = _facts(table)
     columns = {}
     for name, shape in facts["shapes"].items():
         column = table.column(name).combine_chunks()
         values = column.flatten() if shape else column
         columns[name] = values.to_numpy(zero_copy_only=False).reshape(len(table), *shape)
     return dataset(
-        {name: values for name, values in columns.items() if name not in ("time", "log10_time", "step")},
+        {name: values for name, values in columns.items() if name not in _AXES},
         columns["time"],
         columns["log10_time"],
         columns["step"],
         facts.get("clock", "sum of step sizes"),
     )
+
+
+def _check_size(file: pq.ParquetFile, length: int) -> None:
+    """Refuse a file whose numbers cannot be its own, or whose numbers do not fit into the memory that is free."""
+    rows = file.metadata.num_rows
+    if rows > length:  # no two observations are at the same time
+        raise NotCurves(f"{rows} observations in {length} bytes")
+    size = sum(8 * rows * _width(field.type) for field in file.schema_arrow)
+    if size > _LARGE:
+        import psutil
+
+        if size > psutil.virtual_memory().available:
+            raise MemoryError(f"its curves take {size / 1e9:.1f} GB")
+
+
+def _width(kind: pa.DataType) -> int:
+    """How many numbers an observation has."""
+    import pyarrow as pa
+
+    if pa.types.is_fixed_size_list(kind):
+        return kind.list_size * _width(kind.value_type)
+    if not (pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
+        raise NotCurves(f"{kind} is not a number")
+    return 1
+
+
+def _facts(table: pa.Table) -> dict[str, Any]:
+    """What the file says about its columns, if that is true of them."""
+    try:
+        facts = json.loads((table.schema.metadata or {}).get(b"afterfit", b"null"))
+    except (ValueError, RecursionError) as error:
+        raise NotCurves(str(error)) from error
+    shapes = facts.get("shapes") if isinstance(facts, dict) else None
+    if not isinstance(shapes, dict) or not {*_AXES} <= set(shapes) == set(table.column_names):
+        raise NotCurves("it does not say what its columns are")
+    for name, shape in shapes.items():
+        width = _width(table.schema.field(name).type)
+        plain = isinstance(shape, list) and all(type(size) is int and size >= 0 for size in shape)
+        if not plain or math.prod(shape) != width or (name in _AXES and shape):
+            raise NotCurves(f"{name} has not the shape {shape}")
+    return facts

@@ -5,9 +5,13 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import math
 import os
 import re
+import struct
 import tempfile
+import tokenize
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,9 +24,12 @@ from afterfit.spec import SpecError
 __all__ = [
     "SUMS",
     "Damaged",
+    "Unreadable",
     "arrays_from_npz",
     "arrays_to_npz",
     "check_sums",
+    "json_text",
+    "read_json",
     "sums_of",
     "to_json",
     "write_atomically",
@@ -35,9 +42,46 @@ class Damaged(SpecError):
     """Files that are not as they were written: the message names the file."""
 
 
+class Unreadable(SpecError):
+    """Files that cannot be read here, through no fault of theirs: of a newer afterfit, not permitted, no memory."""
+
+
+# ------------------------------------------------------------------------------------------------------ JSON
+
+
 def to_json(data: Any) -> bytes:
     """Plain data as a JSON file that people can read too."""
-    return (json.dumps(data, indent=2, ensure_ascii=False) + "\n").encode()
+    return (json_text(data, indent=2) + "\n").encode()
+
+
+def json_text(data: Any, indent: int | None = None) -> str:
+    """Data as JSON that every reader takes: infinity, which JSON has not, is `"inf"`; what is not plain is words."""
+    data = _without_infinity(data)
+    text = json.dumps(data, indent=indent, ensure_ascii=False, allow_nan=False, default=str)
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # half a character, as in the name of a file that is not UTF-8: JSON can spell it
+        return json.dumps(data, indent=indent, allow_nan=False, default=str)
+    return text
+
+
+def _without_infinity(data: Any) -> Any:
+    if isinstance(data, Mapping):
+        return {key: _without_infinity(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [_without_infinity(value) for value in data]
+    return str(float(data)) if isinstance(data, float) and not math.isfinite(data) else data
+
+
+def read_json(content: bytes, name: str, where: str) -> Any:
+    """What a JSON file says; `Damaged` if it is none."""
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError) as error:  # not JSON, not UTF-8, or nested without end
+        raise Damaged(f"{where} is damaged: {name} is not JSON ({error}).") from None
+
+
+# ------------------------------------------------------------------------------------------------- checksums
 
 
 def sums_of(files: Mapping[str, bytes]) -> bytes:
@@ -74,9 +118,45 @@ def arrays_to_npz(tree: Any) -> bytes:
 
 
 def arrays_from_npz(content: bytes) -> Any:
-    """Nested dictionaries and lists of arrays, from what `arrays_to_npz` wrote."""
-    with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-        return _grow([(json.loads(place), array) for place, array in arrays.items()])
+    """Nested dictionaries and lists of arrays, from what `arrays_to_npz` wrote; a `ValueError` if it is not that.
+
+    Nothing is unpacked, and sizes that the file claims are compared with its own before anything is made of them: it
+    never takes more memory than twice its length.
+    """
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            entries = archive.infolist()
+            plain = all(e.compress_type == zipfile.ZIP_STORED and not e.flag_bits & 1 for e in entries)
+            if not plain or sum(entry.file_size for entry in entries) > len(content):
+                raise ValueError("its arrays are larger than the file, or packed")
+            return _grow([(_place(entry.filename), _array_from_npy(archive.read(entry))) for entry in entries])
+    except (zipfile.BadZipFile, NotImplementedError, EOFError, struct.error, RecursionError) as error:  # of zipfile
+        raise ValueError(f"{type(error).__name__}: {error}") from error
+    except (SyntaxError, tokenize.TokenError) as error:  # of NumPy, whose headers are written like Python
+        raise ValueError(f"an array's header is not one: {error}") from error
+
+
+def _place(name: str) -> list[str | int]:
+    place = json.loads(name.removesuffix(".npy"))
+    if not isinstance(place, list) or not all(isinstance(key, str | int) for key in place):
+        raise ValueError(f"{name!r} is not a place in a tree")
+    return place
+
+
+def _array_from_npy(content: bytes) -> np.ndarray:
+    """An array from NumPy's format, as long as it says."""
+    file = io.BytesIO(content)
+    readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+    version = np.lib.format.read_magic(file)
+    if version not in readers:
+        raise ValueError(f"an array of version {version}")
+    shape, by_columns, dtype = readers[version](file)
+    if dtype.hasobject or min(shape, default=0) < 0:
+        raise ValueError(f"an array of {dtype} and shape {shape}")
+    numbers = content[file.tell() :]
+    if math.prod(shape) * dtype.itemsize != len(numbers):
+        raise ValueError(f"an array of {dtype} and shape {shape} in {len(numbers)} bytes")
+    return np.frombuffer(bytearray(numbers), dtype).reshape(shape, order="F" if by_columns else "C")
 
 
 def _key(key: Any) -> str | int:
@@ -92,6 +172,8 @@ def _grow(leaves: list[tuple[list[str | int], np.ndarray]]) -> Any:
     for (head, *rest), array in leaves:
         branches.setdefault(head, []).append((rest, array))
     if branches and all(isinstance(head, int) for head in branches):
+        if set(branches) != set(range(len(branches))):
+            raise ValueError(f"a list with the places {sorted(branches)}")
         return [_grow(branches[k]) for k in range(len(branches))]
     return {head: _grow(branch) for head, branch in branches.items()}
 

@@ -35,9 +35,10 @@ class Init(Spec):
     seed: int | None = eqx.field(default=None, kw_only=True)
 
     def __check_init__(self):
-        for name in ("scale", "norm", "perturbation"):
-            value = getattr(self, name, None)
-            require(value is None or np.isfinite(value), f"init.{name} must be a finite number, got {value}.")
+        require(
+            self.seed is None or 0 <= self.seed < 2**63,
+            f"init.seed must be a whole number, 0 or more and below 2^63, got {self.seed}.",
+        )
 
     @abc.abstractmethod
     def draw(self, parameter: Parameter, rng: np.random.Generator) -> np.ndarray:

@@ -9,15 +9,19 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import numbers
 from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int
 
-__all__ = ["Entries", "OneHot", "Signature", "measure", "preactivations", "through_lookup"]
+from afterfit.spec import SpecError, require
+
+__all__ = ["Entries", "OneHot", "Signature", "as_numbers", "measure", "preactivations", "through_lookup"]
 
 _BLOCK = 500_000  # numbers in a block of looked-up rows: 2 MB in single precision, about the size of a cache
 
@@ -58,6 +62,50 @@ class OneHot(eqx.Module):
     def rows(self) -> list[Int[Array, " n"]]:
         """Which rows of a (k·size)-row table the examples add up."""
         return [self.tokens[:, k] + k * self.size for k in range(self.tokens.shape[1])]
+
+
+def as_numbers(value: Any, name: str) -> np.ndarray:
+    """What a user gives as numbers, as a NumPy array of floating ones; `name` is what error messages call it.
+
+    Takes whatever NumPy can read: lists, arrays of NumPy, JAX, pandas and xarray, tensors of PyTorch. Whole numbers and
+    truth values become floating, or arithmetic with bytes would go round at 256. Anything that is not an array of
+    finite real numbers is refused.
+    """
+    require(
+        not (hasattr(value, "toarray") or hasattr(value, "todense")),
+        f"{name} is a sparse matrix: write it out, as {name}.toarray() or {name}.todense().",
+    )
+    require(not _hides_something(value), f"{name} is a masked array with entries masked: fill them, or leave them out.")
+    try:
+        array = np.asarray(value)
+    except Exception as error:  # ragged lists; a tensor that is on another device or asks for gradients says so itself
+        first = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+        raise SpecError(f"{name} cannot be made an array of numbers: {first}.") from None
+    if array.dtype == object and all(isinstance(item, numbers.Real | np.bool_) for item in array.flat):
+        array = array.astype(float)  # columns of several types, as a table has them
+    real = any(jnp.issubdtype(array.dtype, kind) for kind in (jnp.bool_, jnp.integer, jnp.floating))
+    require(real, f"{name} must be real numbers, got {_in_words(array)}.")
+    # Single precision holds all numbers of up to two bytes; extended precision is more than JAX has.
+    wide = array.dtype.itemsize > 2 and array.dtype != np.float32
+    array = np.asarray(array, np.float64 if wide else np.float32)
+    require(bool(np.all(np.isfinite(array))), f"{name} has entries that are not finite numbers.")
+    return array
+
+
+def _hides_something(value: Any) -> bool:
+    """Whether a masked array, or a list of arrays with one among them, has entries masked."""
+    if isinstance(value, list | tuple):
+        return any(map(_hides_something, value))
+    return isinstance(value, np.ma.MaskedArray) and bool(np.ma.is_masked(value))
+
+
+def _in_words(array: np.ndarray) -> str:
+    """What an array holds that is not numbers."""
+    if array.dtype == object:
+        odd = next((item for item in array.flat if not isinstance(item, numbers.Real)), None)
+        return f"objects such as {odd!r:.40}"
+    kinds = {"U": "words", "S": "words", "c": "complex numbers", "M": "dates", "m": "durations"}
+    return kinds.get(array.dtype.kind, str(array.dtype))
 
 
 def measure(inputs: Any, weights: Array) -> Array:

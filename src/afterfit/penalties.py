@@ -32,12 +32,8 @@ class Penalty(Spec):
     strength: float
 
     def __check_init__(self):
-        strength = self.strength
-        if isinstance(strength, int | float):  # not while JAX traces it
-            require(
-                0 <= strength < float("inf"),
-                f"a penalty's strength must be a finite number, 0 or more, got {strength}.",
-            )
+        if isinstance(self.strength, float):  # not while JAX traces it
+            require(self.strength >= 0, f"a penalty's strength must be 0 or more, got {self.strength}.")
 
     @property
     def weakest(self) -> float:
@@ -85,6 +81,13 @@ class NoPenalty(Penalty):
     """No penalty at all."""
 
     strength: float = 0.0
+
+    def __check_init__(self):
+        require(
+            not isinstance(self.strength, float) or self.strength == 0,
+            f"there is no penalty that a strength of {self.strength} could be of: choose one, such as "
+            f"penalty.kind=L2 with penalty.strength={self.strength}.",
+        )
 
     def value(self, params: PyTree[Array]) -> Float[Array, ""]:
         return jnp.zeros(())

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from afterfit.spec import Spec, SpecError
+from afterfit.spec import DEFINING, Spec, SpecError
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -182,9 +182,10 @@ def _say(value: Any) -> str:
         told = [
             f"{name}={_say(v)}"
             for name, v in value.items()
-            if name != "kind" and not (name in defaults and defaults[name] == v)
+            if name not in (*DEFINING, "sha256", "function_code") and not (name in defaults and defaults[name] == v)
         ]
-        return f"{value['kind']}({', '.join(told)})" if told else value["kind"]
+        kind = value["kind"].rpartition(".")[2]  # without the module of a class from elsewhere
+        return f"{kind}({', '.join(told)})" if told else kind
     if isinstance(value, list):
         # An array written out (a shape, say) would fill the page.
         return f"[{', '.join(map(_say, value))}]" if len(value) <= 4 else f"[{len(value)} values]"

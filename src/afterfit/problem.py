@@ -102,7 +102,7 @@ def take_examples(data: Data, examples: Int[Array, " b"]) -> tuple[Any, Array]:
 def design_matrix(problem: Problem) -> Float[Array, "N n"]:
     """The matrix X of a problem whose model is linear in its parameters: outputs = X·vec(weights)."""
     require(
-        isinstance(problem.model, Linear),
+        type(problem.model) is Linear,  # a subclass may be another function
         f"this dynamics projects onto {{a : Xa = y}} and needs models.Linear, not {type(problem.model).__name__}.",
     )
     inputs = problem.data.inputs

@@ -6,23 +6,31 @@ import dataclasses
 import datetime
 import functools
 import importlib.metadata
-import json
-import math
 import os
 import platform
 import shutil
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jax
 
 from afterfit.criteria import Criteria, Threshold
-from afterfit.curves import from_parquet, to_parquet
+from afterfit.curves import NotCurves, from_parquet, to_parquet
 from afterfit.diagnose import Settings, Verdict, diagnose
-from afterfit.files import SUMS, Damaged, arrays_from_npz, arrays_to_npz, check_sums, sums_of, to_json
+from afterfit.files import (
+    SUMS,
+    Damaged,
+    Unreadable,
+    arrays_from_npz,
+    arrays_to_npz,
+    check_sums,
+    read_json,
+    sums_of,
+    to_json,
+)
 from afterfit.spec import SpecError, require
 
 if TYPE_CHECKING:
@@ -31,11 +39,12 @@ if TYPE_CHECKING:
 
     from afterfit.experiment import Experiment
 
-__all__ = ["FILES", "FORMAT", "Run", "load"]
+__all__ = ["FILES", "TIMES", "Run", "check_files", "load", "replaceable"]
 
 FORMAT = 2  # of the files of a run
 _FILES_1 = ("spec.json", "run.json", "curves.parquet", "params.npz")  # of format 1, which is read as well
 FILES = (*_FILES_1, "log.txt", SUMS)
+TIMES = ("t_fit", "t_gen", "delay", "delay_ratio", "width_decades", "width_relative")  # numbers of a verdict
 _VERSIONED = ("afterfit", "jax", "jaxlib", "equinox", "diffrax", "optax", "numpy", "scipy", "pyarrow")
 
 
@@ -100,6 +109,7 @@ class Run:
             curves[f"test_{self.metric}"].values,
             criteria,
             norms={name: curves[name].values for name in ("norm_l2", "norm_l1")},
+            loss=curves["train_loss"].values if "train_loss" in curves else None,
             diverged=self.status == "diverged",
             log10_time=curves["log10_time"].values,
             settings=settings or Settings(),
@@ -114,29 +124,31 @@ class Run:
     def save(self, directory: str | Path) -> Path:
         """Write the run as a directory of plain files (JSON, Parquet, NPZ), visible only once complete.
 
-        An earlier run in the same place is replaced; anything else there is left alone and refused.
+        An earlier run in the same place is replaced; anything else there is left alone and refused. Of a link, it is
+        the directory it leads to that is written.
         """
-        directory = Path(directory)
-        free = not directory.exists() or (directory.is_dir() and not any(directory.iterdir()))
-        require(free or _is_run(directory), f"{directory} exists and is not a run: choose another directory.")
+        asked = Path(directory)
+        directory = Path(os.path.realpath(asked)) if asked.is_symlink() else asked
+        require(replaceable(directory), f"{directory} exists and is not a run: choose another directory.")
         files = self.files()
         directory.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=f".{directory.name}-", dir=directory.parent))
+        temporary, aside = (Path(tempfile.mkdtemp(prefix=".afterfit-", dir=directory.parent)) for _ in range(2))
         try:
             for name, content in files.items():
                 (temporary / name).write_bytes(content)
             temporary.chmod(0o755)
             if _is_run(directory):  # aside first: at no time is there neither the old run nor the new one
-                aside = Path(tempfile.mkdtemp(prefix=f".{directory.name}-old-", dir=directory.parent))
                 os.replace(directory, aside)
+            try:
                 os.replace(temporary, directory)
-                shutil.rmtree(aside)
-            else:
-                os.replace(temporary, directory)
-        except BaseException:
-            shutil.rmtree(temporary, ignore_errors=True)
-            raise
-        return directory
+            except BaseException:
+                if _is_run(aside):
+                    os.replace(aside, directory)
+                raise
+        finally:
+            for left in (temporary, aside):
+                shutil.rmtree(left, ignore_errors=True)
+        return asked
 
     def files(self) -> dict[str, bytes]:
         """The run as files, by name: plain JSON, Parquet, NPZ and text, and their checksums.
@@ -149,49 +161,62 @@ class Run:
             "run.json": to_json(self._facts()),
             "curves.parquet": to_parquet(self.curves),
             "params.npz": arrays_to_npz(self.params),
-            "log.txt": self._log().encode(),
+            "log.txt": self._log().encode(errors="replace"),
         }
         return {**files, SUMS: sums_of(files)}
 
     @classmethod
     def from_files(cls, files: Mapping[str, bytes], where: str = "this run") -> Run:
-        """The run that `files()` wrote; `where` names its place in error messages. `Damaged` if they are not whole."""
-        known = {name: files[name] for name in FILES if name in files and name != SUMS}
-        old = SUMS not in files and "log.txt" not in files  # without checksums, which format 1 did not have
-        for name in _FILES_1 if old else FILES:
-            if name not in files:
-                raise Damaged(f"{where} is not a run: it has no {name}.")
-        if not old:
-            check_sums(files[SUMS], known, where)
+        """The run that `files()` wrote; `where` names its place in error messages.
+
+        `Damaged` if the files are not as they were written: a checksum does not match, or what it matches is not a
+        run. `Unreadable` if they cannot be read for any other reason.
+        """
+        known = {name: files[name] for name in FILES if name in files}
+        if old := SUMS not in files and "log.txt" not in files:  # as format 1 was, without checksums
+            for name in _FILES_1:
+                if name not in files:
+                    raise Damaged(f"{where} is not a run: it has no {name}.")
+        else:
+            check_files(known, where)
         try:
             return cls._read(known, where, old)
         except SpecError:
             raise
-        except Exception as error:  # of whichever reader
-            raise Damaged(f"{where} is damaged: {error}.") from error
+        except Exception as error:  # a module that is missing, memory that is: no fault of the run's
+            said = f"{type(error).__name__}: {error}".rstrip(": .")
+            raise Unreadable(f"{where} cannot be read here ({said}); it was left as it is.") from error
 
     @classmethod
     def _read(cls, files: Mapping[str, bytes], where: str, old: bool) -> Run:
-        facts = json.loads(files["run.json"])
-        if facts["format"] > FORMAT:
-            raise SpecError(
-                f"{where} was written by a newer afterfit (format {facts['format']}, this one reads {FORMAT}): upgrade."
-            )
+        facts = _read_facts(files["run.json"], where)
         if old and facts["format"] > 1:
             raise Damaged(f"{where} is damaged: it has no {SUMS}.")
+        spec = read_json(files["spec.json"], "spec.json", where)
+        nouns = [spec.get(noun) for noun in ("task", "model")] if isinstance(spec, dict) else [None]
+        if not all(isinstance(noun, dict) and "kind" in noun for noun in nouns):
+            raise Damaged(f"{where} is damaged: spec.json is not a specification.")
+        try:
+            curves = from_parquet(files["curves.parquet"])
+        except NotCurves as error:
+            raise Damaged(f"{where} is damaged: curves.parquet cannot be read ({error}).") from error
+        try:
+            params = arrays_from_npz(files["params.npz"])
+        except ValueError as error:
+            raise Damaged(f"{where} is damaged: params.npz cannot be read ({error}).") from error
         return cls(
-            spec=json.loads(files["spec.json"]),
-            curves=from_parquet(files["curves.parquet"]),
-            params=arrays_from_npz(files["params.npz"]),
+            spec=spec,
+            curves=curves,
+            params=params,
             metric=facts["metric"],
             criteria=Criteria(*(Threshold(**facts["criteria"][side]) for side in ("train", "test"))),
             status=facts["status"],
             message=facts["message"],
-            method=facts.get("method", ""),  # not in the files of the first afterfit
+            method=facts["method"],
             work=facts["work"],
             seconds=facts["seconds"],
-            id=facts.get("id", ""),  # nor these, before format 2
-            ended=facts.get("ended", 0.0),
+            id=facts["id"],
+            ended=facts["ended"],
             versions=facts["versions"],
         )
 
@@ -209,7 +234,7 @@ class Run:
             "ended": self.ended,
             "verdict": self._verdict_if_any(),
             "final": {
-                str(name): _number(values.values[-1])
+                str(name): float(values.values[-1])
                 for name, values in self.curves.data_vars.items()
                 if values.ndim == 1 and values.size
             },
@@ -247,14 +272,85 @@ def load(directory: str | Path) -> Run:
     return Run.from_files(files, str(directory))
 
 
+def replaceable(directory: Path) -> bool:
+    """Whether a run may be written there: nothing is there yet, or nothing but a run."""
+    if directory.is_symlink() or not directory.exists():  # what still is a link here leads nowhere
+        return not directory.is_symlink()
+    return _is_run(directory) or (directory.is_dir() and not any(directory.iterdir()))
+
+
 def _is_run(directory: Path) -> bool:
     """Whether a directory holds a run and nothing else, so that replacing it loses nothing of anyone's."""
     return directory.is_dir() and {path.name for path in directory.iterdir()} in (set(FILES), set(_FILES_1))
 
 
-def _number(value: float) -> float | str:
-    """A number as strict JSON has it, which knows no infinity: `"inf"`, `"nan"`."""
-    return float(value) if math.isfinite(value) else str(float(value))
+# ------------------------------------------------------------------------------------------------- run.json
+
+_SAID = {
+    "metric": str,
+    "criteria": dict,
+    "status": str,
+    "message": str,
+    "method": str,
+    "work": dict,
+    "seconds": (int, float),
+    "id": str,
+    "ended": (int, float),
+    "verdict": (dict, type(None)),
+    "final": dict,
+    "versions": dict,
+}
+_NOT_SAID_AT_FIRST = {"method": "", "id": "", "ended": 0.0, "verdict": None, "final": {}}
+
+
+def check_files(files: Mapping[str, bytes], where: str, names: Iterable[str] = FILES) -> dict[str, Any]:
+    """What the `run.json` of a run says whose files (of these names) are as they were written; `Damaged` if not."""
+    facts = {}
+    if SUMS in files and "run.json" in files:  # first, for a newer format may have other files
+        check_sums(files[SUMS], {"run.json": files["run.json"]}, where)
+        facts = _read_facts(files["run.json"], where)
+    for name in names:
+        if name not in files:
+            raise Damaged(f"{where} is damaged: it has no {name}.")
+    check_sums(files[SUMS], {name: files[name] for name in names if name != SUMS}, where)
+    return facts
+
+
+def _read_facts(content: bytes, where: str) -> dict[str, Any]:
+    """What `run.json` says. `Damaged` if that is not what a run says, `Unreadable` if a newer afterfit wrote it."""
+    facts = read_json(content, "run.json", where)
+    written = facts.get("format") if isinstance(facts, dict) else None
+    if not isinstance(written, int):
+        raise Damaged(f"{where} is damaged: run.json does not say its format.")
+    if written > FORMAT:
+        raise Unreadable(
+            f"{where} was written by a newer afterfit (format {written}, this one reads {FORMAT}): upgrade."
+        )
+    facts = {**_NOT_SAID_AT_FIRST, **facts}
+    if wrong := _what_is_wrong(facts):
+        raise Damaged(f"{where} is damaged: run.json does not say its {wrong} as a run does.")
+    return facts
+
+
+def _what_is_wrong(facts: Mapping[str, Any]) -> str:
+    """The first of the facts that is not as `Run` writes it; none if all are."""
+    for name, kinds in _SAID.items():
+        if not isinstance(facts.get(name), kinds):
+            return name
+    try:
+        for side in ("train", "test"):
+            Threshold(**facts["criteria"][side])
+    except (KeyError, TypeError, SpecError):
+        return "criteria"
+    if facts["verdict"] and not isinstance(facts["verdict"].get("kind"), str):
+        return "verdict"
+    numbers = {**facts["final"], **{name: (facts["verdict"] or {}).get(name) for name in TIMES}}
+    return next((name for name, value in numbers.items() if not _is_number(value)), "")
+
+
+def _is_number(value: Any) -> bool:
+    """Whether it is a number, nothing, or a number that JSON has to spell out: `"inf"`."""
+    return value is None or isinstance(value, int | float) or value in ("inf", "-inf", "nan")
 
 
 def _when(seconds: float) -> str:

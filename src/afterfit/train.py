@@ -14,15 +14,17 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
+from afterfit.definitions import as_compiled_last
 from afterfit.dynamics import Dynamics
 from afterfit.experiment import Experiment
 from afterfit.inits import Init, Own
 from afterfit.lanes import Batch, Lane, numbers_as_arrays
-from afterfit.models import Model
+from afterfit.models import Function, Model
 from afterfit.penalties import NoPenalty, Penalty
 from afterfit.problem import Problem, pose
 from afterfit.progress import progress_bar
 from afterfit.run import Run
+from afterfit.size import check_size
 from afterfit.spec import require
 from afterfit.tasks import Data, Task
 from afterfit.turns import attend, computing
@@ -176,15 +178,17 @@ def prepare(experiment: Experiment, data: Data | None = None) -> tuple[Problem, 
     `data` are the experiment's own, if they have been drawn already.
     """
     task, model = experiment.task, experiment.model
-    model.parameters(task.signature)  # before any data are drawn
+    as_compiled_last((task, model, experiment.penalty, experiment.dynamics))
+    check_size(experiment)  # before any data are drawn
+    task.check_levels()
     # Streams of one seed: 0 is the data's (Experiment.draw), 1 the initialisation's.
     initial = model.initialise(experiment.init, task.signature, np.random.default_rng([experiment.seed, 1]))
     problem = pose(task, model, experiment.penalty, experiment.draw() if data is None else data)
     dtype = jnp.float64 if task.precision == "double" else jnp.float32
     params = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), initial)
     problem = eqx.tree_at(lambda p: p.model, problem, problem.model.anchored(params))
-    experiment.dynamics.check(problem, params)
     outputs = jax.eval_shape(lambda p: problem.model(p, problem.data.inputs), params)
+    _check_outputs(outputs)
     wanted = problem.data.targets.shape
     if task.metric == "accuracy":  # targets are class numbers, outputs one number a class
         wanted = (*wanted, *task.signature.outputs)
@@ -192,4 +196,47 @@ def prepare(experiment: Experiment, data: Data | None = None) -> tuple[Problem, 
         outputs.shape == wanted,
         f"the model gives outputs of shape {outputs.shape}, but the task needs {wanted}.",
     )
+    experiment.dynamics.check(problem, params)
+    if not _is_ours(model):
+        require(
+            _moves_outputs(problem, params),
+            "the model's outputs do not depend on its parameters: their derivative is exactly 0 at the start and at "
+            "random points of sizes from 1e-3 to 1e6, so that nothing can be learnt.",
+        )
     return eqx.tree_at(lambda p: p.penalty, problem, numbers_as_arrays(problem.penalty, params)), params
+
+
+def _check_outputs(outputs: Any) -> None:
+    """Refuse what a model of the user's may give in place of an array of real numbers."""
+    require(
+        isinstance(outputs, jax.ShapeDtypeStruct),
+        f"the model must give one array of outputs, got {type(outputs).__name__}.",
+    )
+    require(
+        jnp.issubdtype(outputs.dtype, jnp.floating),
+        f"the model gives outputs of type {outputs.dtype}, which have no gradient: make them floating numbers.",
+    )
+
+
+def _is_ours(model: Model) -> bool:
+    """Whether a model is made of afterfit's own alone, whose outputs are known to depend on their parameters."""
+    inner = getattr(model, "model", None)
+    ours = type(model).__module__.startswith("afterfit.") and not isinstance(model, Function)
+    return ours and (not isinstance(inner, Model) or _is_ours(inner))
+
+
+def _moves_outputs(problem: Problem, params: PyTree[Array]) -> bool:
+    """Whether the outputs on the training data have a derivative that is not exactly 0, somewhere.
+
+    It may well be 0 at the start, as of a ReLU network whose units are all dead. Then random points of all sizes are
+    tried: what is flat at small ones (a unit below its threshold) is not at large ones, nor the other way round.
+    """
+    rng = np.random.default_rng(0)
+    noise = jax.tree.map(lambda leaf: jnp.asarray(rng.standard_normal(leaf.shape), leaf.dtype), params)
+    for start, random in ((1.0, 0.0), (1.0, 1.0), (0.0, 1e-3), (0.0, 1.0), (0.0, 1e3), (0.0, 1e6)):
+        point = jax.tree.map(lambda p, z, a=start, b=random: a * p + b * z, params, noise)
+        outputs, pull_back = jax.vjp(lambda p: problem.model(p, problem.data.inputs), point)
+        (slope,) = pull_back(jnp.asarray(rng.standard_normal(outputs.shape), outputs.dtype))
+        if any(bool(jnp.any(leaf != 0)) for leaf in jax.tree.leaves(slope)):
+            return True
+    return False

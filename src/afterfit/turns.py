@@ -24,6 +24,20 @@ __all__ = ["attend", "computing", "cut_off"]
 
 _SECONDS_A_LOOK = 0.1  # between two looks at whether somebody asked to stop
 
+# What a user may have set for a while with JAX's context managers, which are a thread's own.
+_SETTINGS = (
+    "enable_x64",
+    "log_compiles",
+    "disable_jit",
+    "debug_nans",
+    "debug_infs",
+    "check_tracer_leaks",
+    "default_matmul_precision",
+    "default_device",
+    "numpy_rank_promotion",
+    "numpy_dtype_promotion",
+)
+
 T = TypeVar("T")
 
 
@@ -69,11 +83,14 @@ def attend(work: Callable[[], T], stop: threading.Event | None = None) -> T:
     """
     assert _here.depth, "attend() is called inside of computing()"
     future: Future[Any] = Future()
+    settings = {name: getattr(jax.config, f"jax_{name}") for name in _SETTINGS}
 
     def do() -> None:
         _here.depth = 1  # in the turn of the thread that waits
         try:
-            with jax.enable_x64(True):
+            with contextlib.ExitStack() as set_here:
+                for name, value in settings.items():
+                    set_here.enter_context(getattr(jax, name)(value))
                 future.set_result(work())
         except BaseException as error:
             future.set_exception(error)

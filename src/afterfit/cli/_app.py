@@ -8,15 +8,18 @@ import shutil
 import signal
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 from typer.core import TyperGroup
 
 from afterfit.spec import SpecError
+
+if TYPE_CHECKING:
+    from afterfit.experiment import Experiment
 
 __all__ = [
     "INTERRUPTED",
@@ -35,12 +38,18 @@ __all__ = [
     "on_interrupt",
     "paper_titles",
     "print_verdict",
+    "readable",
     "say",
     "stop",
+    "warn_of_length",
     "wrap",
 ]
 
+_LONG = 60.0  # seconds that are said beforehand
 _REFUSED, _BUG, INTERRUPTED, _UNREAD = 2, 70, 130, 141  # exit codes; 1 is a claim that does not hold
+
+
+_LESS = "Choose fewer examples, a smaller model or fewer observations."
 
 
 class _Stopped(BaseException):
@@ -75,6 +84,17 @@ class _Commands(TyperGroup):
             return result
         except SpecError as error:
             complain(f"Error: {error}")
+            raise typer.Exit(_REFUSED) from None
+        except MemoryError:
+            complain(f"Error: there is not enough memory for this. {_LESS}")
+            raise typer.Exit(_REFUSED) from None
+        except RecursionError:
+            complain("Error: something in this is nested too deeply: write it with fewer levels.")
+            raise typer.Exit(_REFUSED) from None
+        except RuntimeError as error:
+            if "RESOURCE_EXHAUSTED" not in str(error):  # what JAX says when there is no memory
+                raise
+            complain(f"Error: there is not enough memory for this. {_LESS}")
             raise typer.Exit(_REFUSED) from None
         except (KeyboardInterrupt, _Stopped):
             complain("Interrupted.")
@@ -169,6 +189,11 @@ def complain(text: str) -> None:
     say(text, style="red", file=sys.stderr)
 
 
+def readable(text: str) -> str:
+    """A name as text that can be written anywhere: of a file whose name is no UTF-8, with marks for what is not."""
+    return text.encode(errors="replace").decode()
+
+
 def wrap(text: str, indent: str = "") -> str:
     width = min(shutil.get_terminal_size((100, 24)).columns, 100)
     return textwrap.fill(" ".join(text.split()), width, initial_indent=indent, subsequent_indent=indent)
@@ -179,6 +204,16 @@ def print_verdict(name: str, description: str) -> None:
     say(f"{name}: {verdict}" if name else verdict, bold=True)
     for line in evidence:
         say(line)
+
+
+def warn_of_length(experiments: Iterable[Experiment], quiet: bool) -> None:
+    """Refuse what is too large, all of it now and not when its turn comes; say how long the rest takes, if long."""
+    from afterfit.machine import in_words
+    from afterfit.size import check_size
+
+    seconds = max(check_size(experiment).seconds for experiment in experiments)
+    if seconds >= _LONG and not quiet:
+        say(f"A run takes {in_words(seconds, 'seconds')} at least, by its steps and observations.")
 
 
 def cache_compilations() -> None:

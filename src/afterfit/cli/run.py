@@ -23,7 +23,9 @@ from afterfit.cli._app import (
     on_interrupt,
     paper_titles,
     print_verdict,
+    readable,
     say,
+    warn_of_length,
 )
 from afterfit.spec import require
 
@@ -77,8 +79,7 @@ def run(
     entry, label, experiments = read_job(job, scale)
     settings = parse_changes(changes or [])
     experiments = {name: experiment.set(settings) for name, experiment in experiments.items()}
-    for experiment in experiments.values():  # all of them now, not when their turn comes
-        experiment.model.parameters(experiment.task.signature)
+    warn_of_length(experiments.values(), quiet)
     out = _claim_directory(out or Path("results") / label.replace("/", "-").replace(" ", "-"))
 
     cache_compilations()
@@ -111,7 +112,8 @@ def read_job(job: str, scale: str | None) -> tuple[Entry | None, str, dict[str, 
         from afterfit.experiment import Experiment
 
         require(scale is None, f"--scale {scale} is for gallery entries: an experiment in a file has one setting.")
-        return None, Path(job).stem, {Path(job).stem: Experiment.from_toml(job)}
+        label = readable(Path(job).stem)
+        return None, label, {label: Experiment.from_toml(job)}
     from afterfit.papers import find
     from afterfit.papers.gallery import check_scale
 
@@ -126,14 +128,16 @@ def parse_changes(changes: Sequence[str]) -> dict[str, Any]:
     for change in changes:
         name, equals, text = change.partition("=")
         require(bool(equals and name), f"--set wants NAME=VALUE, such as penalty.strength=1e-4, got {change!r}.")
-        parsed[name.strip()] = _parse_value(text)
+        name = name.strip()
+        require(name not in parsed, f"--set {name} is given twice: {parsed.get(name)!r} and {text}. Leave one out.")
+        parsed[name] = _parse_value(text)
     return parsed
 
 
 def _parse_value(text: str) -> Any:
     try:
         table = tomllib.loads(f"value = {text}")
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):  # no TOML; a number of thousands of digits; lists a thousand deep
         return text
     return table["value"] if len(table) == 1 else text  # a line break would have begun another key
 
@@ -223,4 +227,4 @@ def _introduce(entry: Entry) -> str:
 
 def _spell_command(job: str, scale: str | None, changes: Sequence[str]) -> str:
     options = [*(["--scale", scale] if scale else []), *(part for c in changes for part in ("--set", c))]
-    return shlex.join(["afterfit", "run", job, *options])
+    return readable(shlex.join(["afterfit", "run", job, *options]))

@@ -10,9 +10,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from afterfit.cli._app import Changes, Quiet, ScaleOption, StoreOption, cache_compilations, complain, complete_job, say
+from afterfit.cli._app import (
+    Changes,
+    Quiet,
+    ScaleOption,
+    StoreOption,
+    cache_compilations,
+    complain,
+    complete_job,
+    say,
+    warn_of_length,
+)
 from afterfit.cli.run import parse_changes, read_job
-from afterfit.spec import SpecError, nearest, require
+from afterfit.spec import SpecError, require
 
 if TYPE_CHECKING:
     from afterfit.experiment import Experiment
@@ -21,7 +31,6 @@ if TYPE_CHECKING:
 __all__ = ["report", "sweep"]
 
 _FAILED = 1  # exit code
-_TABLE = ("over", "refine", "seeds")  # what [sweep] may say
 
 
 def sweep(
@@ -70,9 +79,12 @@ def sweep(
     from afterfit.sweeps import SweepFailed
 
     asked = _ask(job, scale, over or [], seeds, changes or [], store)
-    missing = len(asked.missing)
+    warn_of_length([asked.spec], quiet)
     if not quiet:
-        say(f"sweep {asked.id}: {_in_short(asked, missing)}")
+        say(f"sweep {asked.id}: {_in_short(asked)}")
+        there = 0 if asked.refine else len(asked.points) * len(asked.seeds) - len(asked.missing)
+        if there:
+            say(f"{there} of them are there already")
     cache_compilations()
     try:
         asked.run(on, memory=memory, progress=False if quiet else None)
@@ -115,26 +127,45 @@ def report(
 def _ask(job: str, scale: str | None, over: list[str], seeds: int | None, changes: list[str], store: str) -> Sweep:
     """The sweep that the command line and the file together ask for."""
     from afterfit.sweeps import sweep as make
-    from afterfit.sweeps.knobs import parse_knob, parse_values
-    from afterfit.sweeps.refine import refine
 
     experiment, table = _read(job, scale)
-    for key in table:
-        require(key in _TABLE, f"[sweep] has no {key!r}: {nearest(key, _TABLE)}")
-    asked: Any = dict(map(parse_knob, over)) or {name: parse_values(v) for name, v in table.get("over", {}).items()}
-    if not asked and "refine" in table:
-        settings = dict(table["refine"])
-        ranges = {name: tuple(pair) for name, pair in settings.pop("ranges", {}).items()}
-        try:
-            asked = refine(*settings.pop("names", ()), ranges=ranges, **settings)
-        except TypeError as error:
-            raise SpecError(f"[sweep.refine] has names, on, budget, ranges and resolution: {error}.") from None
+    asked = _knobs(over) if over else _knobs_of_file(table)
+    how_many = table.get("seeds", 1) if seeds is None else seeds
+    settings = parse_changes(changes)
+    for name in asked if isinstance(asked, dict) else asked.names:
+        require(name not in settings, f"{name} is both set (--set) and swept over: leave one out.")
+    return make(experiment.set(settings), asked, how_many, store)
+
+
+def _knobs(over: list[str]) -> dict[str, tuple[Any, ...]]:
+    """The knobs of the command line."""
+    from afterfit.sweeps.knobs import parse_knob
+
+    knobs = list(map(parse_knob, over))
+    for name, times in Counter(name for name, _ in knobs).items():
+        require(times == 1, f"--over {name} is given {times} times: put its values together, {name}=1e-3,1e-2.")
+    return dict(knobs)
+
+
+def _knobs_of_file(table: Mapping[str, Any]) -> Any:
+    """The knobs of a file's table [sweep], or where it wants to look for boundaries."""
+    from afterfit.sweeps.knobs import parse_values
+    from afterfit.sweeps.refine import read_refine
+
     require(
-        bool(asked),
+        not ("over" in table and "refine" in table),
+        "the file has both [sweep.over] and [sweep.refine], and a sweep does one of them: take the other out.",
+    )
+    if "refine" in table:
+        return read_refine(table["refine"], "[sweep.refine]")
+    over = table.get("over", {})
+    require(isinstance(over, Mapping), f"[sweep.over] must be a table of settings and their values, got {over!r}.")
+    require(
+        bool(over),
         "the sweep does not say what it goes over: give --over penalty.strength=log:1e-6:1e-2:17, or a table "
         "[sweep.over] in the file.",
     )
-    return make(experiment.set(parse_changes(changes)), asked, seeds or table.get("seeds", 1), store)
+    return {name: parse_values(values, name) for name, values in over.items()}
 
 
 def _read(job: str, scale: str | None) -> tuple[Experiment, Mapping[str, Any]]:
@@ -145,19 +176,17 @@ def _read(job: str, scale: str | None) -> tuple[Experiment, Mapping[str, Any]]:
         return next(iter(read_job(job, scale)[2].values())), {}
     require(scale is None, f"--scale {scale} is for gallery entries: an experiment in a file has one setting.")
     data = Experiment.read_toml(job)
-    table = data.pop("sweep", {})
-    require(isinstance(table, Mapping), f"[sweep] must be a table, got {table!r}.")
+    table = Experiment.pop_sweep(data)
     return Experiment.from_dict(data), table
 
 
-def _in_short(asked: Sweep, missing: int) -> str:
+def _in_short(asked: Sweep) -> str:
+    """How many runs it is, said at once: which of many are there takes a while to find out."""
     size = "x".join(str(len(values)) for values in asked.knobs.values())
-    total = len(asked.points) * len(asked.seeds)
     if asked.refine:
         return f"up to {asked.refine.budget} runs at the boundary of {asked.refine.on} on a grid of {size}"
-    there = f", {total - missing} of which are there" if missing < total else ""
     seeds = f"{len(asked.seeds)} seed{'s' if len(asked.seeds) > 1 else ''}"
-    return f"{size} values x {seeds} = {total} runs{there}"
+    return f"{size} values x {seeds} = {len(asked.points) * len(asked.seeds)} runs"
 
 
 def _tell(asked: Sweep) -> None:

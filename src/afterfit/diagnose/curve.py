@@ -1,8 +1,9 @@
-"""One curve read as an error over log time, and how long it meets its threshold."""
+"""One curve read as an error over log time: its level at the end, and how long it meets its threshold."""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,15 +11,23 @@ from numpy.typing import NDArray
 from afterfit.criteria import Threshold
 from afterfit.diagnose.verdict import Settings
 from afterfit.diagnose.words import at, number
-from afterfit.spec import require
 
 FEWEST = 3  # observations: below this one stray point would decide
 _SAMPLES = 101  # of a curve, evenly spread in log time, to take a median
+_HEEDED = 5  # observations at the end: with fewer, a robust line follows a single stray one …
+_FURTHEST = 4  # … but it looks no further back than this many times `Settings.end`, however few they are
+_AS_GOOD = 0.1  # of the threshold: below it one error is as good as another
+_HOVERING = 0.5  # lapses within the slack of the threshold are forgiven up to this share of the time it is met
 
 
 @dataclasses.dataclass(frozen=True)
 class Errors:
-    """One curve, read as an error over log time τ."""
+    """One curve, read as an error over log time τ.
+
+    Between observations the error goes straight in logs over log time, as it falls by factors, but not below a
+    tenth of its threshold: whether the next observation is 10⁻⁹ or 0 must not say when a threshold was crossed.
+    All that is decided is decided on this line, so that observations added on it change nothing.
+    """
 
     name: str
     tau: NDArray
@@ -26,24 +35,22 @@ class Errors:
     threshold: Threshold
     settings: Settings
 
-    def __post_init__(self):
-        value = self.threshold.value
-        if self.threshold.like == "error":
-            require(value >= 0, f"the {self.name} threshold of an error must not be negative, got {value!r}.")
-        else:
-            require(
-                value <= 100,
-                f"the {self.name} threshold of an accuracy is at most 1, or 100 in percent, got {value!r}.",
-            )
+    @classmethod
+    def observed(cls, name: str, tau: NDArray, values: NDArray, threshold: Threshold, settings: Settings) -> Errors:
+        """The curve at the positive times at which it has a value."""
+        there = (tau > -np.inf) & np.isfinite(values)
+        return cls(name, tau[there], values[there], threshold, settings)
 
     @property
     def ceiling(self) -> float:
         """The perfect accuracy: 1, or 100 where the threshold is in percent."""
-        return 1.0 if self.threshold.value <= 1 else 100.0
+        return self.threshold.ceiling
 
-    @property
+    @functools.cached_property
     def error(self) -> NDArray:
-        return self.curve if self.threshold.like == "error" else self.ceiling - self.curve
+        if self.threshold.like == "error":
+            return self.curve
+        return np.maximum(self.ceiling - self.curve, 0.0)  # rounding, or noise, may exceed the ceiling
 
     @property
     def level(self) -> float:
@@ -51,23 +58,58 @@ class Errors:
         return self.threshold.value if self.threshold.like == "error" else self.ceiling - self.threshold.value
 
     @property
-    def tail(self) -> slice:
-        """The observations that give the end level."""
-        begins = int(np.searchsorted(self.tau, self.tau[-1] - self.settings.end))
-        return slice(min(begins, self.tau.size - FEWEST), None)
+    def floor(self) -> float:
+        return _AS_GOOD * self.level
 
-    @property
+    @functools.cached_property
     def end(self) -> float:
-        """The error at the end: a median, so that one stray observation decides nothing."""
-        return float(np.median(self.error[self.tail]))
+        """The error at the end: the last observation, kept between a robust line through the last stretch and its
+        median.
 
-    def first(self, count: int) -> Errors:
-        """The first `count` observations."""
-        return dataclasses.replace(self, tau=self.tau[:count], curve=self.curve[:count])
+        The stretch takes `Settings.end` decades, or five observations where these take longer, but no more than
+        four times `Settings.end`. So a sparse curve ends where its last observation is, a curve that still improves
+        where it has got to, and in a dense one neither noise nor a stray last observation decides.
+        """
+        s = self.settings
+        reach = self.tau[-1] - self.tau[max(0, self.tau.size - _HEEDED)]
+        start = max(self.tau[0], self.tau[-1] - np.clip(reach, s.end, _FURTHEST * s.end))
+        samples = self.between(start, self.tau[-1])
+        low, high = sorted((_end_of_line(samples), float(np.median(samples))))
+        if low <= self.floor * (1 + 1e-9):
+            low = 0.0  # the samples tell nothing below the floor, but for rounding
+        return float(np.clip(self.error[-1], low, high))
 
     def between(self, start: float, stop: float) -> NDArray:
         """The error at times evenly spread in log time, so that no grid of observations weighs more."""
-        return np.interp(np.linspace(start, stop, _SAMPLES), self.tau, self.error)
+        tau = np.linspace(start, stop, _SAMPLES)
+        straight = np.interp(tau, self.tau, self.error)
+        if self.tau.size < 2:
+            return straight
+        i = np.clip(np.searchsorted(self.tau, tau), 1, self.tau.size - 1)
+        in_logs = self._goes_in_logs(self.error[i - 1], self.error[i])
+        floored = np.maximum(self.error, self.floor)
+        logs = np.log(np.where(floored > 0, floored, 1.0))
+        return np.where(in_logs, np.exp(np.interp(tau, self.tau, logs)), straight)
+
+    def _goes_in_logs(self, one: NDArray, other: NDArray) -> NDArray:
+        """Whether the error goes from `one` to `other` in logs: not below the floor, nor where there are none."""
+        return (np.maximum(one, other) > self.floor) & (np.maximum(np.minimum(one, other), self.floor) > 0)
+
+    def cut(self, *levels: float) -> tuple[NDArray, NDArray]:
+        """Log times and errors with every crossing of the levels among them: no two are on opposite sides of one."""
+        tau, error = self.tau, self.error
+        for level in levels:
+            over = error > level
+            i = np.flatnonzero(over[1:] != over[:-1]) + 1
+            before, after = error[i - 1], error[i]
+            in_logs = self._goes_in_logs(before, after)
+            low = np.maximum(np.minimum(before, after), self.floor)
+            a, b, c = (_logs(x, low, in_logs) for x in (before, after, np.full(i.size, level)))
+            with np.errstate(invalid="ignore", divide="ignore"):
+                share = np.clip(np.where(a == b, 1.0, (c - a) / (b - a)), 0, 1)
+            where = tau[i - 1] + share * (tau[i] - tau[i - 1])
+            tau, error = np.insert(tau, i, where), np.insert(error, i, level)
+        return tau, error
 
     def value(self, error: float) -> float:
         """`error` in the units of the curve."""
@@ -75,6 +117,14 @@ class Errors:
 
     def say(self, error: float) -> str:
         return number(self.value(error))
+
+    def way(self, before: float, now: float) -> float:
+        """The share of the way from the error `before` to the threshold that is done; of an error in logs."""
+        if self.threshold.like == "error" and min(before, now, self.level) > 0:
+            before, now, goal = np.log(before), np.log(now), np.log(self.level)
+        else:
+            goal = self.level
+        return float((before - now) / (before - goal))
 
     @property
     def what(self) -> str:
@@ -90,59 +140,81 @@ class Errors:
         return "falls" if self.threshold.like == "error" else "rises"
 
 
-def _surplus(tau: NDArray, met: NDArray, patience: float) -> NDArray:
-    """Log time for which `met` held before each observation, less 1/patience times that for which it did not.
+def _logs(values: NDArray, low: NDArray, in_logs: NDArray) -> NDArray:
+    """Logs of `values`, but for what is below `low`, where `in_logs`; elsewhere the values themselves."""
+    return np.where(in_logs, np.log(np.where(in_logs, np.maximum(values, low), 1.0)), values)
 
-    Two stretches are worth joining across a lapse when the surplus of each outweighs it, that is when `met`
-    held 1/patience times as long as the lapse, before it and after it.
+
+def slope(samples: NDArray) -> float:
+    """How far a robust line (Theil–Sen: the median of all slopes) through even samples goes from first to last."""
+    i, j = np.triu_indices(samples.size, 1)
+    return float(np.median((samples[j] - samples[i]) / (j - i))) * (samples.size - 1)
+
+
+def _end_of_line(samples: NDArray) -> float:
+    """Where a robust line through even samples ends, in logs if they have them."""
+    logs = samples.min() > 0
+    y = np.log(samples) if logs else samples
+    end = float(np.median(y + slope(y) * np.linspace(1, 0, y.size)))
+    return float(np.exp(end)) if logs else end
+
+
+@dataclasses.dataclass(frozen=True)
+class Hold:
+    """The log time for which a condition held before each knot of a curve, less a multiple of that of its lapses.
+
+    Two stretches are worth joining across a lapse when the surplus of each outweighs it: a lapse counts
+    1/`patience` times, so the condition must have held that many times as long, before it and after it.
     """
-    stands_for = np.diff(np.concatenate([tau[:1], (tau[1:] + tau[:-1]) / 2, tau[-1:]]))
-    return np.concatenate([[0.0], np.cumsum(np.where(met, stands_for, -stands_for / patience))])
+
+    tau: NDArray
+    error: NDArray
+    met: NDArray
+    surplus: NDArray
+
+    @classmethod
+    def of(cls, curve: Errors, level: float, *, above: bool = False, slack: float = 1.0) -> Hold:
+        """How long the error is at most `level` (`above`: at least), lapses up to `slack` times `level` being mild."""
+        tau, error = curve.cut(level, *([slack * level] if slack > 1 else []))
+        worst = (np.minimum if above else np.maximum)(error[1:], error[:-1])
+        met = worst >= level if above else worst <= level
+        cost = np.where(worst <= slack * level, 1 / _HOVERING, 1 / curve.settings.patience)
+        spans = np.diff(tau)
+        return cls(tau, error, met, np.concatenate([[0.0], np.cumsum(np.where(met, spans, -cost * spans))]))
+
+    def begins(self, knot: int) -> float:
+        """When the stretch begins that ends at or after `knot`: at the lowest surplus until then.
+
+        The last one, since observations too close for their log times to differ leave the surplus as it is.
+        """
+        return float(self.tau[knot - int(np.argmin(self.surplus[knot::-1]))])
+
+    def best(self) -> tuple[float, float]:
+        """When the stretch of largest surplus begins and ends; where it was only touched, that time twice."""
+        if not self.met.any():
+            touched = float(self.tau[np.argmin(self.error)])
+            return touched, touched
+        last = int(np.argmax(self.surplus[1:] - np.minimum.accumulate(self.surplus[:-1])))
+        return self.begins(last), float(self.tau[last + 1])
 
 
-def _lowest(surplus: NDArray) -> int:
-    """Where the stretch begins that ends with `surplus`: at its minimum.
-
-    The last one, since observations too close for their log times to differ leave the surplus as it is.
-    """
-    return surplus.size - 1 - int(np.argmin(surplus[::-1]))
-
-
-def stays_from(tau: NDArray, error: NDArray, level: float, tail: slice, patience: float) -> int | None:
-    """The first observation from which `error` ≤ `level` until the end, lapses forgiven; None if not so."""
-    if np.median(error[tail]) > level:
+def stays_from(curve: Errors, level: float, *, above: bool = False, slack: float = 1.0) -> float | None:
+    """The log time from which the error is at most `level` (`above`: at least) to the end, lapses forgiven."""
+    if curve.end < level if above else curve.end > level:
         return None
-    met = error <= level
-    return _lowest(_surplus(tau, met, patience)[: np.flatnonzero(met)[-1] + 1])
-
-
-def best_stretch(tau: NDArray, met: NDArray, patience: float) -> tuple[int, int]:
-    """The first and last observation of the stretch of largest surplus."""
-    surplus = _surplus(tau, met, patience)
-    last = int(np.argmax(surplus[1:] - np.minimum.accumulate(surplus[:-1])))
-    return _lowest(surplus[: last + 1]), last
-
-
-def crossing(tau: NDArray, values: NDArray, i: int, level: float, *, logs: bool) -> float:
-    """The log time at which `values` crosses `level` between observations i − 1 and i.
-
-    It is interpolated, so that it hardly depends on the grid, and never before the last observation on the
-    other side. With `logs` the value is interpolated in logs, where it can be: errors fall by factors.
-    """
-    if i == 0:
-        return float(tau[0])
-    if i == tau.size:
-        return float(tau[-1])
-    before, after = values[i - 1], values[i]
-    if logs and min(before, after, level) > 0:
-        before, after, level = np.log(before), np.log(after), np.log(level)
-    share = (level - before) / (after - before)
-    return float(tau[i - 1] + np.clip(share, 0, 1) * (tau[i] - tau[i - 1]))
+    hold = Hold.of(curve, level, above=above, slack=slack)
+    if hold.error[-1] >= level if above else hold.error[-1] <= level:
+        return hold.begins(hold.tau.size - 1)
+    held = np.flatnonzero(hold.met)  # a stray observation comes last
+    return hold.begins(int(held[-1])) if held.size else float(curve.tau[-1])
 
 
 @dataclasses.dataclass(frozen=True)
 class Spell:
-    """When a curve met its threshold, in log time: from `start` to `lost`, or to the end if that is None."""
+    """When a curve met its threshold, in log time: from `start` to `lost`, or to the end if that is None.
+
+    `lasted` says whether that is long enough to count; what did not last is not lost either.
+    """
 
     start: float
     lost: float | None
@@ -152,30 +224,29 @@ class Spell:
 
 def spell_of(curve: Errors) -> Spell | None:
     """The spell that lasts to the end, else the longest that was lost, else None."""
-    tau, error, level, s = curve.tau, curve.error, curve.level, curve.settings
-    met = error <= level
-    first = stays_from(tau, error, level, curve.tail, s.patience)
-    if first is not None:
-        start = crossing(tau, error, first, level, logs=True)
-        lapses = int(np.sum(~met[first:]))
-        notes = [f"but for {lapses} of {tau.size - first} observations"] if lapses else []
-        notes += ["already at the first observation"] if first == 0 else []
+    level, s = curve.level, curve.settings
+    start = stays_from(curve, level, slack=s.fall)
+    if start is not None:
+        since = curve.tau >= start
+        lapses = int(np.sum(curve.error[since] > level))
+        notes = [f"but for {lapses} of {int(np.sum(since))} observations"] if lapses else []
+        notes += ["already at the first observation"] if start == curve.tau[0] else []
         note = f" ({', '.join(notes)})" if notes else ""
         return Spell(start, None, True, f"{curve.met} from {at(start)} to the end{note}.")
-    if not met.any():
+    if not np.any(curve.error <= level):
         return None
-    first, last = best_stretch(tau, met, s.patience)
-    start = crossing(tau, error, first, level, logs=True)
-    lost = crossing(tau, error, last + 1, level, logs=True)
+    start, lost = Hold.of(curve, level, slack=s.fall).best()
     lasted = lost - start >= s.lasting
+    ends = f"{curve.say(curve.end)} at the end"
+    if not lasted:
+        return Spell(start, lost, False, f"{curve.met} too briefly to count, about {at(start)}; {ends}.")
     held = f"{curve.met} from {at(start)} to {at(lost)}"
     # A threshold needs some slack to be lost, or a level that hovers at it would be a collapse.
-    near = stays_from(tau, error, s.fall * level, curve.tail, s.patience)
-    if lasted and near is not None and near <= last:
+    near = stays_from(curve, s.fall * level)
+    if near is not None and near <= lost:
         kept = f"an error within a factor {number(s.fall)} of the threshold's counts as kept"
-        return Spell(start, None, True, f"{held}, and {curve.say(curve.end)} at the end ({kept}).")
-    brief = "" if lasted else f", too briefly to count ({number(lost - start)} decades)"
-    return Spell(start, lost, lasted, f"{held}{brief}, then lost: {curve.say(curve.end)} at the end.")
+        return Spell(start, None, True, f"{held}, and {ends} ({kept}).")
+    return Spell(start, lost, True, f"{held}, then lost: {ends}.")
 
 
 def sentence(curve: Errors, spell: Spell | None) -> str:

@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from afterfit.criteria import Criteria
+from afterfit.criteria import Criteria, Threshold
 from afterfit.diagnose.curve import FEWEST, Errors, Spell, sentence, spell_of
-from afterfit.diagnose.passage import Passage, companions_of, fall_of, passage_between, say_passage, settled
+from afterfit.diagnose.passage import Passage, companions_of, expected, fall_of, passage_between, say_passage
+from afterfit.diagnose.scale import check_thresholds
 from afterfit.diagnose.verdict import Settings, Verdict
 from afterfit.diagnose.words import at, difference, number, power_of_ten, times
 from afterfit.spec import SpecError, require
@@ -25,6 +26,7 @@ def diagnose(
     criteria: Criteria,
     *,
     norms: Mapping[str, ArrayLike] | None = None,
+    loss: ArrayLike | None = None,
     diverged: bool = False,
     log10_time: ArrayLike | None = None,
     settings: Settings = Settings(),
@@ -33,9 +35,13 @@ def diagnose(
 
     `time` increases. It may begin at 0, the initialisation, which has no place on a log axis: the first
     positive time is the resolution, and what is met by then is reported at that time. Where times are too
-    large for a float, give `log10_time`, which is then used instead. `norms` are further curves, by name,
-    that a falling test error is compared with. `diverged` says that training stopped for numerical reasons; a
-    curve that is not finite says so itself. What happened before is diagnosed either way.
+    large for a float, give `log10_time`, which is then used instead. `nan` is a value that was not observed;
+    training and test may be observed at different times. `norms` are further curves, by name, that a falling test
+    error is compared with.
+
+    Divergence is an infinity, a training curve that is `nan` to the end for longer than ever before, or one that
+    ends far above its start; `loss` is the training loss, to tell the same where accuracies are judged. `diverged`
+    says that training stopped for numerical reasons. What happened before is diagnosed either way.
 
     ```python
     t = np.logspace(-2, 6, 161)
@@ -45,11 +51,6 @@ def diagnose(
     ```
     """
     tau = _log_time(np.asarray(time, dtype=float), log10_time)
-    # t = 0 (log -inf) is the initialisation: it says nothing about times that the next observation does not.
-    later = tau > -np.inf
-    count = int(np.sum(later))
-    few = f"diagnosis needs at least {FEWEST} observations at positive times, got {count}."
-    require(count > 0, few)
 
     def column(name: str, values: ArrayLike) -> NDArray:
         array = np.asarray(values, dtype=float)
@@ -57,16 +58,63 @@ def diagnose(
             array.shape == tau.shape,
             f"{name} must have one value for each of the {tau.size} times, got shape {array.shape}.",
         )
-        return array[later]
+        return array
 
-    train_errors = Errors("train", tau[later], column("train", train), criteria.train, settings)
-    test_errors = Errors("test", tau[later], column("test", test), criteria.test, settings)
-    others = {name: column(f"norm {name}", norm) for name, norm in (norms or {}).items()}
-    good = _until_divergence(train_errors, test_errors)
-    if diverged or good < train_errors.tau.size:
-        return _judge_divergence(train_errors, test_errors, others, good)
-    require(count >= FEWEST, few)
-    return _judge(train_errors, test_errors, others)
+    log = _Log(
+        tau,
+        column("train", train),
+        column("test", test),
+        None if loss is None else column("loss", loss),
+        {name: column(f"norm {name}", norm) for name, norm in (norms or {}).items()},
+        criteria,
+        settings,
+    )
+    check_thresholds({"train": (log.train, criteria.train), "test": (log.test, criteria.test)})
+    good, cause = _until_divergence(log)
+    if cause or diverged:
+        return _judge_divergence(log.first(good), cause or f"training stopped for numerical reasons after {log.ends}.")
+    for name, curve in log.curves:
+        require(
+            curve.tau.size >= FEWEST,
+            f"diagnosis needs at least {FEWEST} observations at positive times, and the {name} curve has "
+            f"{curve.tau.size}.",
+        )
+    return _judge(log)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Log:
+    """The rows of a log: values that were not observed in a row are nan."""
+
+    tau: NDArray
+    train: NDArray
+    test: NDArray
+    loss: NDArray | None
+    norms: Mapping[str, NDArray]
+    criteria: Criteria
+    settings: Settings
+
+    def first(self, count: int) -> _Log:
+        """The first `count` rows."""
+        loss = None if self.loss is None else self.loss[:count]
+        norms = {name: norm[:count] for name, norm in self.norms.items()}
+        return dataclasses.replace(
+            self, tau=self.tau[:count], train=self.train[:count], test=self.test[:count], loss=loss, norms=norms
+        )
+
+    def read(self, name: str, values: NDArray, threshold: Threshold) -> Errors:
+        return Errors.observed(name, self.tau, values, threshold, self.settings)
+
+    @property
+    def curves(self) -> tuple[tuple[str, Errors], tuple[str, Errors]]:
+        return (
+            ("train", self.read("train", self.train, self.criteria.train)),
+            ("test", self.read("test", self.test, self.criteria.test)),
+        )
+
+    @property
+    def ends(self) -> str:
+        return at(self.tau[-1])
 
 
 def _log_time(time: NDArray, log10_time: ArrayLike | None) -> NDArray:
@@ -93,17 +141,28 @@ def _log_time(time: NDArray, log10_time: ArrayLike | None) -> NDArray:
     return tau
 
 
-def _judge(train: Errors, test: Errors, norms: Mapping[str, NDArray]) -> Verdict:
-    """The verdict on curves that are finite throughout."""
+def _judge(log: _Log) -> Verdict:
+    """The verdict on curves that are finite where they were observed."""
+    (_, train), (_, test) = log.curves
     fit, gen = spell_of(train), spell_of(test)
-    evidence = [sentence(train, fit), sentence(test, gen)]
+    evidence = [sentence(train, fit), sentence(test, gen), *_ends_early(log)]
     if fit is None or fit.lost is not None:
         fit, gen = (spell if spell is not None and spell.lasted else None for spell in (fit, gen))
         kind = "never fitted" if fit is None else "training collapsed"
         return _verdict(kind, train, test, fit, gen, None, evidence)
+    norms = {name: norm[(log.tau > -np.inf) & np.isfinite(log.test)] for name, norm in log.norms.items()}
     if gen is None or gen.lost is not None:
         return _judge_ungeneralised(train, test, fit, gen, norms, evidence)
     return _judge_generalised(train, test, fit, gen, norms, evidence)
+
+
+def _ends_early(log: _Log) -> list[str]:
+    """What to say of a curve that was not observed for a while at the end of the log."""
+    return [
+        f"the {name} curve has no value after {at(curve.tau[-1])}, and the log goes on to {log.ends}."
+        for name, curve in log.curves
+        if curve.tau[-1] < log.tau[-1] - log.settings.lasting
+    ]
 
 
 def _judge_generalised(
@@ -149,7 +208,9 @@ def _judge_ungeneralised(
         return _verdict("misgrokking", train, test, fit, gen, loss, evidence)
 
     fall = fall_of(test, fit.start, test.tau[-1])
-    if fall is None or fall.before < s.fall * fall.after:
+    there = None if fall is None else expected(test, fall)
+    begun = fall is not None and there is not None and test.way(fall.before, fall.after) >= s.begun
+    if fall is None or (fall.before < s.fall * fall.after and not begun):
         factor = number(max(1.0, fall.before / fall.after if fall else 1.0))
         evidence.append(f"since the fit the test error has fallen by x{factor}; a transition takes x{number(s.fall)}.")
         return _verdict("never generalised", train, test, fit, None, None, evidence)
@@ -159,46 +220,88 @@ def _judge_ungeneralised(
         return _verdict("never generalised", train, test, fit, None, fall, evidence)
     companions = companions_of(test, fall, norms)
     evidence += [c.sentence for c in companions]
-    if settled(test, fall):
+    if there is None:
         above = f", {number(fall.after / test.level)} times the threshold's error" if test.level > 0 else ""
         evidence.append(f"it then settles at {test.say(fall.after)}{above}.")
-    else:
-        evidence.append(f"it still {test.improves} at the end: a longer run could tell where it settles.")
-        if not any(c.explains for c in companions):
-            return _verdict("never generalised", train, test, fit, None, fall, evidence)
-    return _verdict("grokking without understanding", train, test, fit, None, fall, evidence)
+        return _verdict("grokking without understanding", train, test, fit, None, fall, evidence)
+    evidence.append(f"it still {test.improves} at the end: a longer run could tell where it settles.")
+    if any(c.explains for c in companions):
+        return _verdict("grokking without understanding", train, test, fit, None, fall, evidence)
+    longer = times(there - test.tau[-1])
+    evidence.append(f"at its present pace it would meet its threshold at {at(there)}, {longer} the time of this log.")
+    verdict = _verdict("grokking under way", train, test, fit, None, fall, evidence)
+    progress = test.way(fall.before, fall.after)
+    return dataclasses.replace(verdict, progress=progress, t_expected=power_of_ten(there))
 
 
-def _until_divergence(train: Errors, test: Errors) -> int:
-    """How many observations precede divergence: a value that is not finite, or a training error blown up."""
-    strange = np.flatnonzero(~(np.isfinite(train.curve) & np.isfinite(test.curve)))
-    good = int(strange[0]) if strange.size else train.tau.size
-    if good < FEWEST or train.threshold.like == "accuracy":
-        return good
-    tame = train.first(good)
-    bound = train.settings.blowup * max(tame.error[0], tame.level)
-    if 0 < bound < tame.end:
-        good = int(np.flatnonzero(tame.error <= bound)[-1]) + 1
-    return good
+def _until_divergence(log: _Log) -> tuple[int, str]:
+    """How many rows precede divergence, and what it is; all of them, and nothing, where there is none."""
+    curves = {"train curve": log.train, "test curve": log.test}
+    if log.loss is not None:
+        curves["training loss"] = log.loss
+    found = [(log.tau.size, "")]
+    for name, values in curves.items():
+        strange = np.flatnonzero(np.isinf(values))
+        if not np.any(np.isfinite(values)) and name != "test curve":
+            never = f"the {name} is not a finite number at any of {values.size} observations"
+            found.append((0, f"{never}: it may be undefined, as an error relative to targets that are all 0."))
+        elif strange.size:
+            found.append((int(strange[0]), f"the {name} is not a finite number at {at(float(log.tau[strange[0]]))}."))
+        elif name != "test curve" and (row := _missing_from(log.tau, values)) is not None:
+            found.append((row, f"the {name} is not a finite number from {at(log.tau[row])} to the end."))
+    good, cause = min(found, key=lambda end: end[0])
+    blown = _blown_up(log.first(good))
+    return blown or (good, cause)
 
 
-def _judge_divergence(train: Errors, test: Errors, norms: Mapping[str, NDArray], good: int) -> Verdict:
-    """Divergence after the first `good` observations, with the verdict on those."""
-    if good == train.tau.size:
-        cause = f"training stopped for numerical reasons after {at(train.tau[-1])}."
-    elif np.isfinite(train.curve[good]) and np.isfinite(test.curve[good]):
-        factor = number(train.settings.blowup)
-        cause = f"the train error has grown by more than x{factor} at {at(train.tau[good])}."
-    else:
-        name = "train" if not np.isfinite(train.curve[good]) else "test"
-        cause = f"the {name} curve is not a finite number at {at(train.tau[good])}."
-    if good < FEWEST:
-        few = f"only {good} observations precede it: too few to diagnose."
-        criteria = Criteria(train.threshold, test.threshold)
-        return Verdict("diverged", None, None, None, None, None, None, {}, (cause, few), criteria)
-    earlier = _judge(train.first(good), test.first(good), {name: norm[:good] for name, norm in norms.items()})
+def _missing_from(tau: NDArray, values: NDArray) -> int | None:
+    """The row from which values are missing to the end for longer than ever before, in rows and in log time.
+
+    So a metric that is evaluated now and then has not diverged because the log ends between two evaluations.
+    """
+    there = np.flatnonzero(np.isfinite(values) & (tau > -np.inf))
+    if not there.size:
+        return None
+    rows, decades = np.diff(there) - 1, np.diff(tau[there])
+    longest = rows.max(initial=0)
+    missing = tau.size - 1 - int(there[-1])
+    if missing == 0 or (longest and (missing <= longest or tau[-1] - tau[there[-1]] <= decades[rows > 0].max())):
+        return None
+    return int(there[-1]) + 1
+
+
+def _blown_up(log: _Log) -> tuple[int, str] | None:
+    """How many rows precede the blow-up of the training error, or of the loss beside accuracies.
+
+    The last two observations decide, so that a single spike does not, and a blow-up that was just seen does. A loss
+    that grows from nearly nothing while the accuracy stays fitted is none.
+    """
+    train = log.read("train", log.train, log.criteria.train)
+    what, values = ("train error", log.train) if train.threshold.like == "error" else ("training loss", log.loss)
+    if values is None or train.tau.size < 2 or np.any(train.error[-2:] <= train.level):
+        return None
+    seen = values[np.isfinite(values)]  # the initialisation included, if it was observed
+    bound = log.settings.blowup * max(float(seen[0]), train.level if values is log.train else 0.0)
+    if not 0 < bound < seen[-2:].min():
+        return None
+    good = int(np.flatnonzero(values <= bound)[-1]) + 1
+    grown = f"has grown by more than x{number(log.settings.blowup)} at {at(log.tau[good])}"
+    return good, f"the {what} {grown}: from {number(float(seen[0]))} to {number(float(seen[-1]))} at the end."
+
+
+def _judge_divergence(log: _Log, cause: str) -> Verdict:
+    """Divergence after the rows of `log`, with the verdict on those."""
+    observed = min(curve.tau.size for _, curve in log.curves)
+    if observed < FEWEST:
+        few = f"only {observed} observations precede it: too few to diagnose."
+        return Verdict("diverged", None, None, None, None, None, None, {}, (cause, few), log.criteria)
+    earlier = _judge(log)
     return dataclasses.replace(
-        earlier, kind="diverged", evidence=(cause, f"until then: {earlier.kind}.", *earlier.evidence)
+        earlier,
+        kind="diverged",
+        evidence=(cause, f"until then: {earlier.kind}.", *earlier.evidence),
+        progress=None,
+        t_expected=None,
     )
 
 

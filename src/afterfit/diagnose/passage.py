@@ -8,10 +8,12 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from afterfit.diagnose.curve import Errors, crossing, stays_from
+from afterfit.diagnose.curve import Errors, slope, stays_from
 from afterfit.diagnose.words import at, difference, number, times
 
 _TRANSITION = (0.1, 0.9)  # the shares of a passage between which its width is measured
+_CRAWL = 0.05  # of the way that a curve has come: it makes less in `lasting` decades if it has settled
+_SOON = 1.0  # decades within which a curve that crawls is expected to arrive, if it has not settled
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,20 +37,30 @@ class Passage:
 
 
 def passage_between(curve: Errors, before: float, after: float) -> Passage | None:
-    """The passage between two levels, either way, measured in the curve's own (linear) units."""
+    """The passage between two levels, either way; its shares are those of the error, not of its logarithm."""
     if before == after:
         return None
-    done = (curve.error - before) / (after - before)
-    low, high = _TRANSITION
-    half = stays_from(curve.tau, -done, -0.5, curve.tail, curve.settings.patience)
-    if half is None or not np.any(done[:half] < low):
+    worsens = after > before
+    low, half, high = (before + share * (after - before) for share in (_TRANSITION[0], 0.5, _TRANSITION[1]))
+    middle = stays_from(curve, half, above=worsens)
+    if middle is None:
         return None
-    first = int(np.flatnonzero(done[:half] < low)[-1]) + 1
-    reached = np.flatnonzero(done[half:] >= high)
-    last = half + int(reached[0]) if reached.size else done.size
-    crossings = ((first, low), (half, 0.5), (last, high))
-    begins, middle, ends = (crossing(curve.tau, done, i, share, logs=False) for i, share in crossings)
-    return Passage(before, after, begins, middle, ends, float(curve.tau[half] - curve.tau[half - 1]))
+    tau, error = curve.cut(low, half, high)
+    left = (error < low) if worsens else (error > low)  # not begun yet
+    done = (error >= high) if worsens else (error <= high)
+    earlier, later = tau[left & (tau <= middle)], tau[done & (tau >= middle)]
+    if not earlier.size:
+        return None
+    begins = tau[np.searchsorted(tau, earlier[-1], side="right") :][:1]  # the crossing that follows
+    i = int(np.clip(np.searchsorted(curve.tau, middle), 1, curve.tau.size - 1))
+    return Passage(
+        before,
+        after,
+        begins=float(begins[0]),
+        middle=middle,
+        ends=float(later[0]) if later.size else float(tau[-1]),
+        spacing=float(curve.tau[i] - curve.tau[i - 1]),
+    )
 
 
 def fall_of(curve: Errors, start: float, stop: float) -> Passage | None:
@@ -63,18 +75,29 @@ def fall_of(curve: Errors, start: float, stop: float) -> Passage | None:
     top = float(np.quantile(curve.between(start, stop), 0.9))
     if top <= after:
         return None
-    half = (top + after) / 2
-    i = stays_from(curve.tau, curve.error, half, curve.tail, curve.settings.patience)
-    fallen = stop if i is None else min(crossing(curve.tau, curve.error, i, half, logs=False), stop)
+    fallen = stays_from(curve, (top + after) / 2)
+    fallen = stop if fallen is None else min(fallen, stop)
     if fallen <= start:
         return None
     return passage_between(curve, float(np.median(curve.between(start, fallen))), after)
 
 
-def settled(curve: Errors, fall: Passage) -> bool:
-    """Whether nine tenths of the fall (in log error) were over before the last `lasting` decades."""
-    earlier = float(np.interp(curve.tau[-1] - curve.settings.lasting, curve.tau, curve.error))
-    return earlier <= fall.after * (fall.before / fall.after) ** (1 - _TRANSITION[1])
+def expected(curve: Errors, fall: Passage) -> float | None:
+    """The log time at which a curve that still improves would meet its threshold at its present pace; None if settled.
+
+    It has settled if `lasting` decades at this pace make less than a twentieth of the way that it has come, and a
+    decade does not take it to its threshold. The pace is that of a robust line through what follows nine tenths of
+    the fall: through the last `lasting` decades at least, and four times as many at most.
+    """
+    lasting = curve.settings.lasting
+    stretch = float(np.clip(curve.tau[-1] - fall.ends, lasting, 4 * lasting))
+    ways = [curve.way(fall.before, error) for error in curve.between(curve.tau[-1] - stretch, curve.tau[-1])]
+    pace = slope(np.array(ways)) / stretch
+    done = curve.way(fall.before, fall.after)
+    crawls = pace * lasting < _CRAWL * done
+    if pace <= 0 or (crawls and pace * _SOON < 1 - done):
+        return None
+    return float(curve.tau[-1] + (1 - done) / pace)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -16,6 +16,7 @@ __all__ = ["VERDICTS", "Settings", "Verdict"]
 
 VERDICTS = (
     "grokking",
+    "grokking under way",
     "misgrokking",
     "generalised with the fit",
     "never generalised",
@@ -24,6 +25,8 @@ VERDICTS = (
     "grokking without understanding",
     "diverged",
 )
+_NUMBERS = ("t_fit", "t_gen", "delay_ratio", "delay", "width_decades", "width_relative", "progress", "t_expected")
+_UNGENERALISED = ("misgrokking", "never generalised", "grokking under way", "grokking without understanding")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,8 +42,11 @@ class Settings:
       less and lost again never was; a level is settled when it has been held so long at the end.
     - `patience`: how brief a lapse is forgiven. A threshold counts as met throughout if a lapse takes at most
       this share of the log time for which it was met before the lapse, and of that for which it is met after.
-    - `end`: decades at the end of the run whose median is the end level, three observations at least; 0.05 is
-      the last tenth of the training time.
+    - `end`: decades at the end of the run that give the end level; 0.05 is the last tenth of the training time.
+      Up to four times as many where they hold fewer than five observations; a sparser curve ends where its last
+      observation is.
+    - `begun`: the share of the way from its plateau to its threshold that a late rise of the test curve must have
+      made to count as grokking under way; errors go their way in logs.
     - `rank`: Spearman rank correlation from which the test error is said to move with a norm.
     - `blowup`: a training error that ends this many times above where it began has diverged.
     """
@@ -50,6 +56,7 @@ class Settings:
     lasting: float = 0.3
     patience: float = 0.1
     end: float = 0.05
+    begun: float = 0.25
     rank: float = 0.9
     blowup: float = 1e3
 
@@ -60,7 +67,7 @@ class Settings:
         for name in ("lasting", "end"):
             value = getattr(self, name)
             require(value > 0, f"diagnosis setting {name} is in decades and must be positive, got {value!r}.")
-        for name in ("patience", "rank"):
+        for name in ("patience", "begun", "rank"):
             value = getattr(self, name)
             require(0 < value < 1, f"diagnosis setting {name} must lie between 0 and 1, got {value!r}.")
 
@@ -79,6 +86,9 @@ class Verdict:
     `train_end`, `test_after` (both at the end) and, where there is a transition, `test_before`, in the units
     of the curves. `fitted_at_first_sight` says that the first observation was fitted already, so that t_fit is
     an upper bound and the delay a lower one.
+
+    Of grokking under way, `progress` is the share of the way from the plateau to the threshold that is done, and
+    `t_expected` the time at which the test curve would get there at its present pace: a guess, no forecast.
     """
 
     kind: str
@@ -92,6 +102,8 @@ class Verdict:
     evidence: tuple[str, ...]
     criteria: Criteria
     fitted_at_first_sight: bool = False
+    progress: float | None = None
+    t_expected: float | None = None
 
     def __post_init__(self):
         require(self.kind in VERDICTS, f"unknown verdict {self.kind!r}: {nearest(str(self.kind), VERDICTS)}")
@@ -106,8 +118,12 @@ class Verdict:
             facts.append(f"delay {'at least ' if self.fitted_at_first_sight else ''}x{number(self.delay_ratio)}")
         if self.kind in ("never fitted", "training collapsed"):
             facts.append(f"train {self.criteria.train.like} {number(self.plateaus['train_end'])} at the end")
-        if self.kind in ("misgrokking", "never generalised", "grokking without understanding"):
+        if self.kind in _UNGENERALISED:
             facts.append(f"test {self.criteria.test.like} {number(self.plateaus['test_after'])} at the end")
+        if self.progress is not None and self.t_expected is not None:
+            before, goal = number(self.plateaus["test_before"]), number(self.criteria.test.value)
+            facts.append(f"{math.floor(100 * self.progress)} % of the way from {before} to {goal}")
+            facts.append(f"at its present pace there at t={number(self.t_expected)}")
         return f"{self.kind.capitalize()}: {', '.join(facts)}" if facts else self.kind.capitalize()
 
     def describe(self) -> str:
@@ -126,12 +142,12 @@ class Verdict:
         fields = [f.name for f in dataclasses.fields(cls)]
         for name in data:
             require(name in fields, f"{name} is not part of a verdict: {nearest(name, fields)}")
-        missing = [name for name in fields if name not in data]
+        missing = [f.name for f in dataclasses.fields(cls) if f.default is dataclasses.MISSING and f.name not in data]
         require(not missing, f"a verdict needs a value for {', '.join(missing)}.")
         values = dict(data)
-        for name in ("t_fit", "t_gen", "delay_ratio", "delay", "width_decades", "width_relative"):
-            values[name] = None if data[name] is None else float(data[name])
-        values["plateaus"] = dict(data["plateaus"])
+        for name in _NUMBERS:
+            values[name] = None if data.get(name) is None else float(data[name])
+        values["plateaus"] = {name: float(level) for name, level in data["plateaus"].items()}
         values["evidence"] = tuple(data["evidence"])
         values["criteria"] = Criteria(**{name: Threshold(**t) for name, t in data["criteria"].items()})
         return cls(**values)

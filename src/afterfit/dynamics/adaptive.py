@@ -27,6 +27,7 @@ class Adam(Discrete):
         for name in ("b1", "b2"):
             value = getattr(self, name)
             require(0 <= value < 1, f"{name} must be at least 0 and below 1, got {value}.")
+        require(self.eps >= 0, f"eps must be 0 or more, got {self.eps}.")
 
     def optimiser(self) -> Any:
         """The Optax transformation."""

@@ -94,6 +94,6 @@ class LossScaledDescent(Discrete):
 
     def check(self, problem: Problem, params: PyTree[Array]) -> None:
         require(
-            isinstance(problem.penalty, NoPenalty),
+            type(problem.penalty) is NoPenalty,
             "LossScaledDescent goes down the loss alone: leave the penalty out.",
         )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key, PyTree
 
+from afterfit.definitions import compiled
 from afterfit.dynamics._base import Dynamics, State
 from afterfit.dynamics.methods import METHODS, Method
 from afterfit.dynamics.methods.dual import kernel_is_cheap
@@ -17,6 +17,7 @@ from afterfit.spec import nearest, require
 __all__ = ["Continuous", "GradientFlow"]
 
 _MILD = 1e3  # curvature x time up to which an explicit method is as quick as any
+_EARLIEST = 1e-290  # 10⁻⁸ of which is still a number with all its digits
 _MOVED = 1e-4  # share of their norm by which parameters at rest may still move while time doubles
 
 
@@ -44,7 +45,7 @@ class Continuous(Dynamics):
         if isinstance(self.until, str):
             require(self.until == "settled", f'until must be a time or "settled", got {self.until!r}.')
         elif isinstance(self.until, float):
-            require(0 < self.until < np.inf, f"until must be a positive time, got {self.until}.")
+            require(self.until > 0, f"until must be a positive time, got {self.until}.")
             require(
                 self.horizon is None,
                 f'horizon is for until="settled"; with until={self.until} leave it out, got {self.horizon}.',
@@ -58,6 +59,11 @@ class Continuous(Dynamics):
             require(
                 0 < self.first < end,
                 f"the first observation must lie between 0 and until={end}, got first={self.first}.",
+            )
+        for name, time in (("until", end), ("first", self.first)):
+            require(
+                not isinstance(time, float) or time >= _EARLIEST,
+                f"times are told apart from {_EARLIEST} on: {name} must be at least that, got {time}.",
             )
 
     @property
@@ -199,7 +205,7 @@ def _horizon(problem: Problem, params: PyTree[Array]) -> float:
     return 1e8 / max(float(_curvature(problem, params)), 1e-12)
 
 
-@eqx.filter_jit
+@compiled
 def _curvature(problem: Problem, params: PyTree[Array]) -> Float[Array, ""]:
     """The largest curvature of the objective, at `params`."""
     from afterfit.dynamics.methods.chebyshev import RungeKuttaChebyshev, spectral_radius

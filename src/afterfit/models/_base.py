@@ -52,6 +52,11 @@ class Model(Spec):
         return {}
 
     @property
+    def operations(self) -> int:
+        """How many operations on arrays an evaluation is written out as, at least: how long its program is."""
+        return 1
+
+    @property
     def linear(self) -> bool:
         """Whether the outputs are an affine function of the parameters."""
         return False

@@ -63,6 +63,10 @@ class DiagonalNet(LinearModel):
             total = total + p ** (D - 1 - k) * m**k
         return (p - m) * total
 
+    @property
+    def operations(self) -> int:
+        return self.depth
+
     def weight_kernel(self, params: dict[str, Float[Array, " d"]]) -> Float[Array, " d"]:
         p, m, D = params["plus"], params["minus"], self.depth
         return D**2 * (p ** (2 * D - 2) + m ** (2 * D - 2))
@@ -101,6 +105,10 @@ class DiagonalProduct(LinearModel):
         factors, one = params["factors"], params["factors"][0] * 0 + 1
         others = (math.prod(factors[:k] + factors[k + 1 :], start=one) for k in range(self.depth))
         return sum((other**2 for other in others), start=0 * one)
+
+    @property
+    def operations(self) -> int:
+        return self.depth
 
     @property
     def degree(self) -> int:

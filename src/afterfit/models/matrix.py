@@ -129,6 +129,10 @@ class DeepMatrixFactorisation(_MatrixModel):
         return product
 
     @property
+    def operations(self) -> int:
+        return self.depth
+
+    @property
     def degree(self) -> int:
         return self.depth
 

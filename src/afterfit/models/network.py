@@ -78,6 +78,10 @@ class MLP(Model):
         )
 
     @property
+    def operations(self) -> int:
+        return len(self.hidden) + 1
+
+    @property
     def degree(self) -> int | None:
         # A bias adds a term of its own layer's degree; it matches the other terms only in the first layer.
         first_only = self.biases == "hidden" and len(self.hidden) == 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
 import jax
@@ -10,8 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
+from afterfit.definitions import Untold, digest, digest_of_arrays, held
 from afterfit.derivatives import linearise
-from afterfit.inputs import Entries, OneHot, Signature
+from afterfit.inputs import Entries, OneHot, Signature, as_numbers
 from afterfit.models._base import LinearModel, Model, Parameter
 from afterfit.spec import SpecError, require
 
@@ -39,6 +40,10 @@ class Difference(Model):
     def degree(self) -> int | None:
         return self.model.degree
 
+    @property
+    def operations(self) -> int:
+        return 2 * self.model.operations
+
     def initialise(self, init: Any, signature: Signature, rng: np.random.Generator) -> PyTree[np.ndarray]:
         start = self.model.initialise(init, signature, rng)
         return {"plus": start, "minus": jax.tree.map(np.copy, start)}
@@ -62,6 +67,10 @@ class Tangent(Model):
 
     def initialise(self, init: Any, signature: Signature, rng: np.random.Generator) -> PyTree[np.ndarray]:
         return self.model.initialise(init, signature, rng)
+
+    @property
+    def operations(self) -> int:
+        return self.model.operations
 
     def anchored(self, params: PyTree[Array]) -> Model:
         kind = _LinearTangent if isinstance(self.model, LinearModel) else _Tangent
@@ -115,8 +124,16 @@ class Function(Model):
     initial: PyTree
     homogeneity: int | None = None
 
+    def __post_init__(self):
+        super().__post_init__()
+        object.__setattr__(self, "initial", jax.tree.map(held, self.initial))
+
     def __check_init__(self):
         require(callable(self.function), f"Function needs a function f(params, x), got {self.function!r}.")
+        leaves = jax.tree_util.tree_leaves_with_path(self.initial)
+        require(bool(leaves), f"Function needs initial parameters, such as {{'w': np.zeros(3)}}, got {self.initial!r}.")
+        for path, leaf in leaves:
+            as_numbers(leaf, f"the initial parameter {jax.tree_util.keystr(path) or 'array'}")
 
     def parameters(self, signature: Signature) -> PyTree[Parameter]:
         return jax.tree.map(lambda leaf: Parameter(np.shape(leaf)), self.initial)
@@ -134,6 +151,24 @@ class Function(Model):
         return self.homogeneity
 
     def to_dict(self) -> dict[str, Any]:
-        name = f"{self.function.__module__}.{getattr(self.function, '__qualname__', self.function)}"
-        shapes = jax.tree.map(lambda leaf: list(np.shape(leaf)), self.initial)
-        return {"kind": "Function", "function": name, "parameters": shapes, "homogeneity": self.homogeneity}
+        """The function's name and a digest of its code, shapes and a digest of the initial parameters."""
+        named = self.function if hasattr(self.function, "__qualname__") else type(self.function)
+        try:
+            code = digest(self.function)
+        except Untold:
+            code = None
+        return {
+            **self._said_of_it(),
+            "function": f"{named.__module__}.{named.__qualname__}",
+            "function_code": code,
+            "parameters": jax.tree.map(lambda leaf: list(np.shape(leaf)), self.initial),
+            "sha256": digest_of_arrays(jax.tree.leaves(self.initial)),
+            **self._settings(but=("function", "initial")),
+        }
+
+    def codes(self) -> Iterator[str]:
+        yield from super().codes()
+        try:
+            yield digest(self.function)
+        except Untold as error:
+            raise Untold(f"the function of models.Function: {error}") from None

@@ -49,8 +49,17 @@ class Elsewhere:
         by_path = {self._path(name): name for name in names}
         if not by_path:
             return {}
-        found = self.filesystem.cat(list(by_path), on_error="omit")
-        return {by_path[path]: content for path, content in found.items()}
+        found = {}
+        for path, content in self.filesystem.cat(list(by_path), on_error="return").items():
+            if isinstance(content, FileNotFoundError | NotADirectoryError | IsADirectoryError):
+                continue
+            if isinstance(content, Exception):  # a file that did not come is not one that is not there
+                raise content
+            found[by_path[path]] = content
+        return found
+
+    def path(self, name: str) -> str | None:
+        return None
 
     def sizes(self, id: str) -> dict[str, int]:
         listed = self.filesystem.ls(self._path(id), detail=True)
@@ -82,9 +91,6 @@ class Elsewhere:
 
     def sweep_up(self, age: float) -> None:
         """What a killed publisher leaves is written over by the next one."""
-
-    def open_to(self, database: Any) -> None:
-        database.register_filesystem(self.filesystem)
 
     def claim(self, id: str, token: str) -> bool:
         path = self._path(f"claims/{id}")

@@ -7,10 +7,10 @@ import itertools
 import os
 import secrets
 import shutil
+import stat
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from afterfit.experiment import is_id
 from afterfit.files import write_atomically
@@ -32,26 +32,26 @@ class Local:
         return {entry.name for entry in _entries(self.root) if not entry.name.startswith(".")}
 
     def stamps(self) -> dict[str, str]:
-        runs = (entry for entry in _entries(self.root) if is_id(entry.name) and entry.is_dir())
         found = {}
-        for entry in runs:
-            with contextlib.suppress(FileNotFoundError):  # removed since
-                found[entry.name] = str(entry.stat().st_mtime_ns)
+        for entry in _entries(self.root):
+            with contextlib.suppress(OSError):  # removed since, or a link that leads nowhere
+                if is_id(entry.name) and entry.is_dir():
+                    found[entry.name] = str(entry.stat().st_mtime_ns)
         return found
 
     def has(self, id: str) -> bool:
         return (self.root / id).is_dir()
 
     def read(self, names: Iterable[str]) -> dict[str, bytes]:
-        found = {}
-        root = str(self.root)
-        for name in names:
-            with contextlib.suppress(FileNotFoundError, NotADirectoryError), open(f"{root}/{name}", "rb") as file:
-                found[name] = file.read()
-        return found
+        contents = ((name, _read(f"{self.root}/{name}")) for name in names)
+        return {name: content for name, content in contents if content is not None}
+
+    def path(self, name: str) -> str | None:
+        path = os.path.abspath(self.root / name)
+        return path if os.fsencode(path) == path.encode(errors="replace") else None
 
     def sizes(self, id: str) -> dict[str, int]:
-        return {entry.name: entry.stat().st_size for entry in _entries(self.root / id)}
+        return {entry.name: entry.stat(follow_symlinks=False).st_size for entry in _entries(self.root / id)}
 
     def write(self, name: str, content: bytes) -> None:
         path = self.root / name
@@ -68,6 +68,8 @@ class Local:
                     file.flush()
                     os.fsync(file.fileno())
             _sync(temporary)
+            if os.path.lexists(self.root / id) and not self.has(id):  # a file or a dead link in the way
+                self.set_aside(id)
             published = _rename(temporary, self.root / id)
             _sync(self.root)
             return published
@@ -78,6 +80,8 @@ class Local:
         temporary = self._temporary()
         with contextlib.suppress(FileNotFoundError):  # somebody else was quicker
             os.rename(self.root / id, temporary)
+            if temporary.is_symlink():  # what it leads to is not ours
+                temporary.unlink()
         shutil.rmtree(temporary, ignore_errors=True)
 
     def set_aside(self, id: str) -> str:
@@ -93,9 +97,6 @@ class Local:
             with contextlib.suppress(FileNotFoundError):
                 if entry.name.startswith(".tmp-") and time.time() - entry.stat().st_mtime > age:
                     shutil.rmtree(entry.path, ignore_errors=True)
-
-    def open_to(self, database: Any) -> None:
-        """It can by itself."""
 
     # A claim is a directory with one file, whose name is the holder's token. It appears with its file in it, and
     # changes hands by renaming that file: a token never comes back, so nobody can take away a claim he has not seen.
@@ -151,6 +152,19 @@ def _entries(directory: Path) -> Iterator[os.DirEntry]:
             yield from entries
     except (FileNotFoundError, NotADirectoryError):
         return
+
+
+def _read(path: str) -> bytes | None:
+    """A file; None if there is none. A pipe or a device is none, and is not waited for."""
+    try:
+        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return None
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        return None
+    with os.fdopen(handle, "rb") as file:
+        return file.read()
 
 
 def _rename(source: Path, target: Path) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from afterfit.spec import SpecError
 from afterfit.store.elsewhere import Elsewhere
@@ -36,7 +36,7 @@ class Place(Protocol):
 
     @property
     def url(self) -> str:
-        """How people and DuckDB find it."""
+        """How people find it."""
         ...
 
     def names(self) -> set[str]:
@@ -50,7 +50,11 @@ class Place(Protocol):
     def has(self, id: str) -> bool: ...
 
     def read(self, names: Iterable[str]) -> dict[str, bytes]:
-        """The files that are there, of those named."""
+        """The files that are there, of those named; an error if one is there and does not come."""
+        ...
+
+    def path(self, name: str) -> str | None:
+        """Where a file is on this machine, if it is, in words that every library understands."""
         ...
 
     def sizes(self, id: str) -> dict[str, int]:
@@ -73,10 +77,6 @@ class Place(Protocol):
 
     def sweep_up(self, age: float) -> None:
         """Remove what publishers that were killed left behind, if it is older than `age` seconds."""
-        ...
-
-    def open_to(self, database: Any) -> None:
-        """Let DuckDB read files here."""
         ...
 
     # Claims: `token` is whoever holds one.

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
+import warnings
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from afterfit.experiment import is_id
-from afterfit.files import SUMS, Damaged, check_sums, sums_of, to_json
-from afterfit.run import FILES, Run
+from afterfit.files import SUMS, Damaged, Unreadable, check_sums, read_json, sums_of, to_json
+from afterfit.run import FILES, Run, check_files
 from afterfit.spec import SpecError, require
 from afterfit.store.claims import Claims
 from afterfit.store.index import Index
 from afterfit.store.places import Place, find_place
+from afterfit.store.sql import Database
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Store"]
 
 _FORMAT = 1  # of a store
+_SUM = "sha256"  # of a sweep, beside what it is
 _LEFT_BEHIND = 3600.0  # seconds after which what a killed publisher left can be removed
 
 
@@ -40,7 +44,7 @@ class Store:
     """
 
     def __init__(self, url: str | os.PathLike[str] = "results/store"):
-        self._place: Place = find_place(os.fspath(url))
+        self._place: Place = find_place(os.fsdecode(url))
         self._there = self._check_format()
         self._claims = Claims(self._place)
         self._index = Index(self._place, self._doubt)
@@ -60,14 +64,21 @@ class Store:
         return sorted(self._place.stamps())
 
     def publish(self, id: str, files: Mapping[str, bytes]) -> bool:
-        """Put a run into the store, given as `run.files()`. False if it is there already; that one is kept."""
+        """Put a run into the store, given as `run.files()`. False if it is there already; that one is kept.
+
+        A run that was interrupted is refused: it would pass for the whole one.
+        """
         require(is_id(id), f"a run without a name cannot be stored, got {id!r}: see Experiment.id.")
         files = {SUMS: sums_of(files), **files}
         missing = sorted(set(FILES) - set(files))
         require(not missing, f"run {id} is not whole: it has no {', '.join(missing)}.")
         check_sums(files[SUMS], {name: content for name, content in files.items() if name != SUMS}, f"run {id}")
-        said = json.loads(files["run.json"])["id"]
-        require(said == id, f"these files are of the run {said!r}, not of {id}.")
+        facts = json.loads(files["run.json"])
+        require(facts["id"] == id, f"these files are of the run {facts['id']!r}, not of {id}.")
+        require(
+            facts["status"] != "interrupted",
+            f"run {id} was interrupted, and is not what its name says until it is whole: keep it with run.save().",
+        )
         if id in self:
             return False
         self._open()
@@ -76,7 +87,9 @@ class Store:
     def load(self, id: str) -> Run:
         """The run of this name; the beginning of a name is enough if only one begins so.
 
-        A run that is not as it was written is moved to `damaged/` in the store, and `Damaged` is raised.
+        A run that is not as it was written is moved to `damaged/` in the store, and `Damaged` is raised. One that
+        cannot be read for another reason (a newer format, a missing permission or module) is left where it is, and
+        `Unreadable` is raised.
         """
         id = self.find(id)
         try:
@@ -104,12 +117,39 @@ class Store:
         return dict(sorted(self._place.sizes(id).items()))
 
     def check(self) -> dict[str, str]:
-        """Read every run, and set aside those that are damaged: their names, with what is wrong."""
+        """Read every run, and set aside those that are damaged: their names, with what is wrong.
+
+        A run that cannot be read for another reason is left where it is; a warning says so.
+        """
         self._place.sweep_up(_LEFT_BEHIND)
         wrong = {}
         for id in self.ids():
-            if error := self._doubt(id):
-                wrong[id] = str(error)
+            try:
+                self._read(id)
+            except Damaged as error:
+                wrong[id] = str(self._set_aside(id, error))
+            except Unreadable as error:
+                warnings.warn(str(error), stacklevel=2)
+            except SpecError:  # removed since
+                pass
+        return wrong
+
+    def set_aside_damaged(self, ids: Iterable[str]) -> dict[str, str]:
+        """Compare runs with their checksums, and set aside those that differ: their names, with what is wrong.
+
+        This is quicker than `check`, which reads them too.
+        """
+        wrong = {}
+        for id in ids:
+            try:
+                files = self._files(id)
+                if files and check_files(files, f"run {id}")["id"] != id:
+                    raise Damaged(f"run {id} is damaged: it is in the place of another.")
+            except Damaged:
+                if error := self._doubt(id):
+                    wrong[id] = str(error)
+            except Unreadable:  # which does not say that it is damaged
+                pass
         return wrong
 
     # ------------------------------------------------------------------------------------------------- tables
@@ -126,52 +166,53 @@ class Store:
         """The answer to a question in SQL (DuckDB's) about the tables `runs` and `curves`.
 
         `runs` is `summaries()`. `curves` has one row an observation of a run: its `id`, `time`, `step` and every
-        observed quantity. Names with dots need double quotes.
+        observed quantity. Names with dots need double quotes; of columns of one name the second is called `id_1`.
+
+        A question can read these two tables and do nothing else: there are no files, no network and no extensions. It
+        may take a minute and 2 GB, its answer half a gigabyte.
 
         ```python
         store.query('SELECT "penalty.strength", median(t_gen) FROM runs GROUP BY 1 ORDER BY 1')
         store.query("SELECT id, max(norm_l2) FROM curves GROUP BY id")
         ```
         """
-        import duckdb
+        with Database() as database:  # which starts while the table is read
+            runs = self.summaries()
+            asked = re.search(r"\bcurves\b", sql, re.IGNORECASE)
+            answer, unread = database.ask(sql, runs, self._curves(runs["id"].to_pylist()) if asked else None)
+        for id in unread:
+            self._say_if_damaged(id)
+        return answer
 
-        with duckdb.connect() as database:
-            database.register("runs", self.summaries())
-            if re.search(r"\bcurves\b", sql, re.IGNORECASE):
-                self._add_curves(database)
+    def _curves(self, ids: Iterable[str]) -> dict[str, str | bytes]:
+        """The files with the curves of those runs whose curves are as they were written, as `Database` takes them."""
+        found = {}
+        for id in ids:
+            name, sums = f"{id}/curves.parquet", f"{id}/{SUMS}"
             try:
-                answer = database.sql(sql)
-                require(answer is not None, f"the query {sql!r} asks nothing: begin with SELECT.")
-                return answer.to_arrow_table()
-            except duckdb.Error as error:
-                hint = ' (a name with dots needs double quotes: "penalty.strength")' if "." in sql else ""
-                raise SpecError(f"cannot answer {sql!r}: {error}{hint}") from None
-
-    def _add_curves(self, database: Any) -> None:
-        """The curves of all runs as a table, read by DuckDB itself, but only after their checksums are."""
-        whole = []
-        for id in self._index.table()["id"].to_pylist():
-            files = self._place.read([f"{id}/curves.parquet", f"{id}/{SUMS}"])
-            try:
-                if len(files) < 2:
-                    raise Damaged(f"run {id} is damaged: it has no curves.")
-                check_sums(files[f"{id}/{SUMS}"], {"curves.parquet": files[f"{id}/curves.parquet"]}, f"run {id}")
+                files = self._place.read([name, sums])
+                if len(files) == 2:
+                    check_sums(files[sums], {"curves.parquet": files[name]}, f"run {id}")
+                    found[id] = self._place.path(name) or files[name]
+                    continue
             except Damaged:
-                raise self._doubt(id) or SpecError(f"run {id} was changed while it was read: ask again.") from None
-            whole.append(f"{self.url}/{id}/curves.parquet")
-        if not whole:
-            database.sql("CREATE TABLE curves (id VARCHAR, time DOUBLE, log10_time DOUBLE, step BIGINT)")
-            return
-        self._place.open_to(database)
-        rows = database.read_parquet(whole, filename=True, union_by_name=True)
-        rows.project("split_part(filename, '/', -2) AS id, * EXCLUDE (filename)").create_view("curves")
+                pass
+            except OSError as error:
+                warnings.warn(f"the curves of run {id} cannot be read ({error.strerror or error}).", stacklevel=3)
+                continue
+            self._say_if_damaged(id)
+        return found
+
+    def _say_if_damaged(self, id: str) -> None:
+        if error := self._doubt(id):
+            warnings.warn(str(error), stacklevel=4)
 
     # ------------------------------------------------------------------------------------------------- sweeps
 
     def keep_sweep(self, id: str, sweep: Mapping[str, Any]) -> None:
-        """Write down what a sweep is, as plain data: `sweep-<id>.json`."""
+        """Write down what a sweep is, as plain data: `sweep-<id>.json`, with a checksum among it."""
         self._open()
-        self._place.write(f"sweep-{id}.json", to_json(sweep))
+        self._place.write(f"sweep-{id}.json", to_json({**sweep, _SUM: _sum_of(sweep)}))
 
     def sweeps(self) -> list[str]:
         """The ids of the sweeps that were run into this store, sorted."""
@@ -184,8 +225,12 @@ class Store:
         found = [name for name in known if name.startswith(id)] if id else []
         require(bool(found), f"there is no sweep {id!r} in {self.url}. Known: {', '.join(known) or 'none'}.")
         require(len(found) == 1, f"{len(found)} sweeps begin with {id!r}: {', '.join(found)}.")
-        (content,) = self._place.read([f"sweep-{found[0]}.json"]).values()
-        return json.loads(content)
+        name = f"sweep-{found[0]}.json"
+        data = read_json(self._place.read([name]).get(name, b""), name, f"sweep {found[0]}")
+        said = data.pop(_SUM, None) if isinstance(data, dict) else ""  # the first afterfits wrote none
+        if said not in (None, _sum_of(data)):
+            raise Damaged(f"sweep {found[0]} is damaged: {name} is not as it was written. Running the sweep writes it.")
+        return data
 
     # ------------------------------------------------------------------------------------------------- claims
 
@@ -230,14 +275,22 @@ class Store:
             self._place.write("store.json", to_json({"format": _FORMAT}))
         self._there = True
 
+    def _files(self, id: str) -> dict[str, bytes]:
+        try:
+            found = self._place.read(f"{id}/{name}" for name in FILES)
+        except (OSError, MemoryError) as error:
+            said = getattr(error, "strerror", None) or f"{type(error).__name__} {error}".strip()
+            raise Unreadable(f"run {id} in {self.url} cannot be read ({said}).") from error
+        return {name.partition("/")[2]: content for name, content in found.items()}
+
     def _read(self, id: str) -> Run:
         """A run, looked at twice before it is called damaged: it may be replaced while it is read."""
         where = f"run {id}"
         for attempt in (1, 2):
-            found = self._place.read(f"{id}/{name}" for name in self._place.sizes(id))
-            require(bool(found) or id in self, f"there is no {where} in {self.url} any more.")
+            files = self._files(id)
+            require(bool(files) or id in self, f"there is no {where} in {self.url} any more.")
             try:
-                run = Run.from_files({name.partition("/")[2]: content for name, content in found.items()}, where)
+                run = Run.from_files(files, where)
                 if run.id != id:
                     raise Damaged(f"{where} is damaged: it is in the place of {run.id or 'a run without a name'}.")
                 return run
@@ -247,14 +300,13 @@ class Store:
         raise AssertionError
 
     def _doubt(self, id: str) -> Damaged | None:
-        """Look at a run, and set it aside if it is damaged: what is wrong, or None if it is well or gone."""
+        """Look at a run, and set it aside if it is damaged: what is wrong, or None if that is not so."""
         try:
             self._read(id)
         except Damaged as error:
             return self._set_aside(id, error)
-        except SpecError:
-            if id in self:  # of a newer format
-                raise
+        except SpecError:  # it cannot be read for another reason, or is gone
+            pass
         return None
 
     def _set_aside(self, id: str, error: Damaged) -> Damaged:
@@ -266,3 +318,8 @@ class Store:
         except OSError as trouble:
             said = f"It could not be set aside ({trouble.strerror or trouble}): remove it."
         return Damaged(f"{error} {said}")
+
+
+def _sum_of(sweep: Any) -> str:
+    """The checksum of plain data, however it is spaced."""
+    return hashlib.sha256(json.dumps(sweep, sort_keys=True).encode()).hexdigest()

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Generator, Iterable, Sequence
 
 from afterfit.experiment import Experiment
+from afterfit.spec import require
 from afterfit.store import Store
 from afterfit.sweeps import processes
 from afterfit.sweeps.jobs import cores
@@ -99,6 +100,11 @@ class _Turn:
         """Put every run into the store as it comes."""
         try:
             for outcome in outcomes:
+                require(
+                    outcome.id in self._held,
+                    f"a run came back as {outcome.id}, which was not asked for: what a class or function of its "
+                    "computes has changed while it ran, or is something else on the worker.",
+                )
                 if outcome.files is None:
                     self._failures[outcome.id] = outcome.error
                 else:

@@ -22,10 +22,11 @@ __all__ = ["VERDICT_STYLES", "phase_diagram"]
 
 # Told apart by colour, by lightness (in this order, light to dark) and by hatching.
 VERDICT_STYLES = {
-    "generalised with the fit": ("#FBEFB5", ""),
-    "grokking without understanding": ("#F5B7CF", "\\\\\\"),
-    "grokking": ("#E69A1F", ""),
-    "training collapsed": ("#3FA08A", "++"),
+    "generalised with the fit": ("#FDF4C8", ""),
+    "grokking under way": ("#FAD384", ".."),
+    "grokking without understanding": ("#EDAAC6", "\\\\\\"),
+    "grokking": ("#DF931C", ""),
+    "training collapsed": ("#3A9A84", "++"),
     "never generalised": ("#2B74B8", "///"),
     "misgrokking": ("#7A3B96", "xx"),
     "never fitted": ("#4A2C2A", "---"),

@@ -18,6 +18,7 @@ from afterfit.experiment import Experiment
 from afterfit.lanes import Lane
 from afterfit.problem import Problem
 from afterfit.run import Run
+from afterfit.size import check_size
 from afterfit.spec import SpecError
 from afterfit.train import prepare
 from afterfit.turns import computing
@@ -79,8 +80,11 @@ def plan(experiments: Sequence[Experiment], *, memory: float, workers: int) -> l
     Runs that differ in numbers only go together, those on the same data best of all. Large ones gain nothing by it, and
     a few flows less than their longer compilation costs: these go one by one. All `workers` keep within `memory` bytes.
     """
+    groups = list(_grouped(experiments, _structure).values())
+    for group in groups:  # all of them now, before anything is drawn
+        check_size(group[0])
     jobs = []
-    for group in _grouped(experiments, _structure).values():
+    for group in groups:
         size = _size(group[0]) if len(experiments) > 1 else 0
         widest = _widest(group, size, memory / workers, math.ceil(len(experiments) / workers))
         if widest == 1:

@@ -7,19 +7,25 @@ comes next depends on the labels alone, so a sweep that is started again propose
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Hashable, Mapping
+from numbers import Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.ndimage import distance_transform_edt
 
+from afterfit.experiment import as_whole
+from afterfit.machine import check_memory
 from afterfit.spec import nearest, require
+from afterfit.sweeps.knobs import check_runs
 
-__all__ = ["CATEGORIES", "Refine", "refine"]
+__all__ = ["CATEGORIES", "Refine", "read_refine", "refine"]
 
 CATEGORIES = ("verdict", "status")  # what has kinds, and so boundaries between them
 _SPAN = 100.0
+_POINT = 40  # bytes that following the boundary takes a point of the finest grid
 _SPACING = 8  # of the first round, in cells of the finest grid
 
 Point = tuple[int, ...]
@@ -46,6 +52,12 @@ class Refine:
     resolution: int
 
     def __post_init__(self):
+        words = isinstance(self.names, tuple) and all(isinstance(name, str) for name in self.names)
+        require(words, f"refine goes over names of knobs, such as 'penalty.strength', got {self.names!r}.")
+        for name in ("budget", "resolution"):
+            object.__setattr__(self, name, as_whole(getattr(self, name)))
+            value = getattr(self, name)
+            require(type(value) is int and value >= 1, f"{name} must be a whole number, 1 or more, got {value!r}.")
         require(len(self.names) > 0, "refine needs the name of a knob, such as 'penalty.strength'.")
         require(len(set(self.names)) == len(self.names), f"refine has a knob twice: {', '.join(self.names)}.")
         require(
@@ -53,17 +65,29 @@ class Refine:
             f"refine follows the boundary between kinds, so on must be {' or '.join(map(repr, CATEGORIES))}, got "
             f"{self.on!r}. For a number, sweep over a grid.",
         )
-        for name, (low, high) in self.ranges.items():
+        require(isinstance(self.ranges, Mapping), f"ranges are pairs of numbers by knob, got {self.ranges!r}.")
+        for name, pair in self.ranges.items():
             require(
                 name in self.names, f"there is a range for {name}, which is no knob here: {nearest(name, self.names)}"
             )
-            require(0 < low < high, f"the range of {name} must be 0 < lowest < highest, got {(low, high)!r}.")
+            two = isinstance(pair, tuple | list) and len(pair) == 2 and all(isinstance(end, Real) for end in pair)
+            require(
+                two and 0 < pair[0] < pair[1] < math.inf,
+                f"the range of {name} must be two numbers, 0 < lowest < highest, got {pair!r}.",
+            )
         cells = self.resolution - 1
         require(
             cells >= 4 and cells & (cells - 1) == 0,
             f"resolution must be a power of two plus one (5, 9, 17, 33, 65, …), got {self.resolution!r}.",
         )
         self._check_budget(seeds=1)
+        points = self.resolution ** len(self.names)
+        check_runs(min(self.budget, points))
+        check_memory(
+            _POINT * points,
+            f"the finest grid has {points:.3g} points",
+            lambda: f"lower the resolution (now {self.resolution}), or refine fewer knobs",
+        )
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -162,7 +186,19 @@ def refine(
     over = af.refine("penalty.strength", "init.scale", budget=200, ranges={"penalty.strength": (1e-6, 1e-2)})
     ```
     """
-    return Refine(names, on, budget, dict(ranges or {}), resolution)
+    return Refine(names, on, budget, {} if ranges is None else ranges, resolution)
+
+
+def read_refine(table: Any, where: str) -> Refine:
+    """What a file says of a refined diagram; `where` names the place in error messages."""
+    fields = ("names", "on", "budget", "ranges", "resolution")
+    require(isinstance(table, Mapping), f"{where} must be a table with {', '.join(fields)}, got {table!r}.")
+    for name in table:
+        require(name in fields, f"{where} has no {name!r}: {nearest(name, fields)}")
+    settings = dict(table)
+    names = settings.pop("names", ())
+    require(isinstance(names, list | tuple), f"{where} wants names of knobs as a list, got {names!r}.")
+    return refine(*names, **settings)
 
 
 def _infer(known: NDArray, spacing: int) -> tuple[NDArray, NDArray]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from afterfit.files import Damaged, Unreadable
 from afterfit.run import Run
 from afterfit.spec import SpecError, nearest, require
 from afterfit.sweeps.laws import PowerLaw, fit_power_law
@@ -76,7 +78,10 @@ def collect(sweep: Sweep) -> xr.Dataset:
         for k, seed in enumerate(sweep.seeds):
             id = sweep.experiment(point, seed).id
             if id in there:
-                runs[*point, k] = sweep.store.load(id)
+                try:
+                    runs[*point, k] = sweep.store.load(id)
+                except (Damaged, Unreadable) as error:  # the others say what they say
+                    warnings.warn(str(error), stacklevel=3)
     require(bool(runs), "none of this sweep's runs is in the store yet: call sweep.run() first.")
     shape = (*(len(values) for values in sweep.knobs.values()), len(sweep.seeds))
     dimensions = (*sweep.knobs, "seed")

@@ -7,17 +7,21 @@ import dataclasses
 import hashlib
 import itertools
 import json
+import math
+import os
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from afterfit.experiment import Experiment, flatten
+from afterfit.files import Damaged
 from afterfit.progress import progress_bar
 from afterfit.spec import nearest, require
 from afterfit.store import Store
 from afterfit.sweeps.complete import complete
-from afterfit.sweeps.knobs import check_knobs
-from afterfit.sweeps.refine import Refine
+from afterfit.sweeps.knobs import check_knobs, check_runs, check_seeds, plain_values
+from afterfit.sweeps.refine import Refine, read_refine
 from afterfit.sweeps.results import ScalingLaw, Summary, collect, phase_diagram, scaling_law, summarise
 from afterfit.sweeps.slurm import Slurm
 
@@ -39,7 +43,7 @@ def sweep(
     spec: Experiment | Mapping[str, Any],
     over: Mapping[str, Iterable[Any]] | Refine,
     seeds: int | Sequence[int] = 1,
-    store: str | Store = "results/store",
+    store: str | os.PathLike[str] | Store = "results/store",
 ) -> Sweep:
     """The experiment `spec`, over all combinations of some settings and several seeds.
 
@@ -55,11 +59,8 @@ def sweep(
     ```
     """
     spec = spec if isinstance(spec, Experiment) else Experiment.from_dict(spec)
-    if isinstance(seeds, int):
-        require(seeds >= 1, f"seeds must be 1 or more, got {seeds}.")
-        seeds = range(spec.seed, spec.seed + seeds)
-    require(len(seeds) > 0, "a sweep needs one seed at least, got none.")
-    require(len(set(seeds)) == len(seeds), f"a seed is given twice: {list(seeds)}.")
+    spec.id  # noqa: B018  (what has none cannot be kept in a store: it says why)
+    seeds = check_seeds(spec, seeds)
     refine = over if isinstance(over, Refine) else None
     if refine is not None:
         own = flatten(spec.to_dict())
@@ -67,7 +68,11 @@ def sweep(
             require(name in own, f"there is no setting {name!r}: {nearest(name, own)}")
         over = {name: values.tolist() for name, values in refine.axes(own).items()}
     assert not isinstance(over, Refine)
-    return Sweep(spec, check_knobs(spec, over), tuple(seeds), Store(store) if isinstance(store, str) else store, refine)
+    knobs = plain_values(over)
+    if refine is None:
+        check_runs(math.prod(map(len, knobs.values())) * len(seeds))
+    check_knobs(spec, knobs)
+    return Sweep(spec, knobs, tuple(seeds), store if isinstance(store, Store) else Store(store), refine)
 
 
 @dataclasses.dataclass(eq=False)
@@ -82,6 +87,7 @@ class Sweep:
     labels: dict[Point, str] = dataclasses.field(default_factory=dict, init=False, repr=False)
     _summaries: dict[str, Summary] = dataclasses.field(default_factory=dict, init=False, repr=False)
     _experiments: dict[tuple[Point, int], Experiment] = dataclasses.field(default_factory=dict, init=False, repr=False)
+    _whole: set[str] = dataclasses.field(default_factory=set, init=False, repr=False)  # runs seen to be as written
 
     @property
     def id(self) -> str:
@@ -96,12 +102,9 @@ class Sweep:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], store: str | Store) -> Sweep:
         """The sweep that `to_dict` wrote."""
-        if "refine" in data:
-            fields = dict(data["refine"])
-            ranges = {name: tuple(pair) for name, pair in fields.pop("ranges").items()}
-            over: Any = Refine(**{**fields, "names": tuple(fields["names"]), "ranges": ranges})
-        else:
-            over = data["over"]
+        whole = isinstance(data, Mapping) and {"spec", "seeds"} <= set(data) and ("refine" in data or "over" in data)
+        require(whole, f"a sweep has spec, seeds, and over or refine, got {data!r:.60}.")
+        over: Any = read_refine(data["refine"], "refine") if "refine" in data else data["over"]
         return sweep(data["spec"], over, data["seeds"], store)
 
     # ---------------------------------------------------------------------------------------------- its runs
@@ -137,7 +140,10 @@ class Sweep:
             yield points
             if not all(experiment.id in self.store for experiment in self._of(points)):
                 return
-            self.labels |= {point: self._label(point) for point in points}
+            try:
+                self.labels |= {point: self._label(point) for point in points}
+            except Damaged as error:  # and set aside: its round comes again
+                warnings.warn(str(error), stacklevel=3)
 
     def _label(self, point: Point) -> str:
         """What most seeds say at a point; of equally many, the first in the alphabet."""
@@ -162,8 +168,8 @@ class Sweep:
         `on` is where: on the cores of this machine (None), at the address of a Dask scheduler, or on `af.slurm(…)`.
         `memory` is how many gigabytes the runs under way may take together (on a
         cluster: those of one worker). A sweep that was interrupted or killed goes on where it was; several processes
-        may run the same sweep at once and share its work. Runs that fail do not stop the others: what failed is said
-        in a `SweepFailed` at the end.
+        may run the same sweep at once and share its work. Runs in the store that are damaged are computed again. Runs
+        that fail do not stop the others: what failed is said in a `SweepFailed` at the end.
         """
         require(memory > 0, f"memory is in gigabytes and must be positive, got {memory}.")
         self.store.keep_sweep(self.id, self.to_dict())
@@ -178,6 +184,7 @@ class Sweep:
                 def report(runs: float, done: int = done) -> None:
                     show(min(1.0, (done + runs) / total))
 
+                self._set_aside_damaged(experiments)
                 failures |= complete(self.store, experiments, on, memory * _GIGABYTE, report)
                 done += len(experiments)
                 if failures:
@@ -185,6 +192,14 @@ class Sweep:
         if failures:
             raise SweepFailed(self._complain(failures))
         return self
+
+    def _set_aside_damaged(self, experiments: Iterable[Experiment]) -> None:
+        """Of the runs that were there before: they are computed again."""
+        there = set(self.store.ids()) - self._whole
+        asked = [experiment.id for experiment in experiments if experiment.id in there]
+        for said in self.store.set_aside_damaged(asked).values():
+            warnings.warn(said, stacklevel=3)
+        self._whole.update(asked)
 
     def _complain(self, failures: Mapping[str, str]) -> str:
         """What failed, with the setting of the first of each kind."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import abc
+import dataclasses
+import math
 from typing import Any
 
 import equinox as eqx
@@ -11,12 +13,12 @@ import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from afterfit.criteria import Criteria
-from afterfit.inputs import Signature
+from afterfit.inputs import Entries, OneHot, Signature, as_numbers
 from afterfit.losses import Loss, Squared
 from afterfit.models import LinearModel, Model
 from afterfit.spec import Spec, nearest, require
 
-__all__ = ["Data", "Task", "check_choice", "check_positive"]
+__all__ = ["Data", "Task", "as_classes", "check_choice", "check_positive", "checked"]
 
 
 class Data(eqx.Module):
@@ -66,9 +68,31 @@ class Task(Spec):
         """One draw of the data, as NumPy arrays."""
 
     @property
+    def numbers(self) -> int:
+        """How many numbers a draw needs at least, told without drawing: what exceeds the machine is refused before.
+
+        From `n` and `n_test`, where the task has them, and its signature.
+        """
+        counts = (getattr(self, name, 0) for name in ("n", "n_test"))
+        examples = sum(count for count in counts if isinstance(count, int))
+        return examples * (math.prod(self.signature.inputs) + math.prod(self.signature.outputs))
+
+    @property
     def metric(self) -> str:
         """`"error"` or `"accuracy"`."""
         return "error" if isinstance(self.loss, Squared) else "accuracy"
+
+    def check_levels(self) -> None:
+        """Refuse criteria that no curve can meet, or every one."""
+        for name, threshold in (("fit", self.criteria.train), ("generalise", self.criteria.test)):
+            if threshold.like == "error":
+                require(threshold.value >= 0, f"no error is below 0: {name} must be 0 or more, got {threshold.value}.")
+            else:
+                require(
+                    0 <= threshold.value <= 1,
+                    f"accuracies are fractions here: {name} must be between 0 and 1, such as 0.99, "
+                    f"got {threshold.value}.",
+                )
 
     def score(self, outputs: Array, targets: Array) -> Float[Array, ""]:
         """The metric of given outputs."""
@@ -106,6 +130,75 @@ class Task(Spec):
             if risk is not None:
                 curves["population_risk"] = risk
         return curves
+
+
+def checked(task: Task, data: Data) -> Data:
+    """What a task has drawn, as arrays of finite floating numbers whose shapes fit each other and its signature.
+
+    Symbols (where the signature counts `tokens`) and class numbers stay whole. Nothing is left to broadcasting, which
+    would make of a column of targets a square of residuals without a word.
+    """
+    classes = task.metric == "accuracy" and task.signature.outputs != ()
+    parts: dict[str, Any] = {}
+    for prefix, n, count in (("", data.n, "n"), ("test_", data.n_test, "n_test")):
+        inputs, given = getattr(data, f"{prefix}inputs"), getattr(data, f"{prefix}targets")
+        parts[f"{prefix}inputs"] = _checked_inputs(task, inputs, n, f"{prefix}inputs", count)
+        targets = as_numbers(given, f"the task's {prefix}targets")
+        rows = np.shape(inputs.mask) if isinstance(inputs, Entries) else (n,)
+        wanted = rows if classes else (*rows, *task.signature.outputs)
+        require(
+            targets.shape == wanted,
+            f"the task's {prefix}targets have shape {targets.shape}, but {n} examples need {wanted}.",
+        )
+        if classes:
+            targets = as_classes(targets, f"the task's {prefix}targets", *task.signature.outputs)
+        parts[f"{prefix}targets"] = targets
+    if task.metric == "error":
+        # A task with a truth measures its test error against that, and may have test targets of 0.
+        for name in ("targets", "test_targets")[: 2 if data.truth is None else 1]:
+            require(
+                bool(np.any(parts[name])),
+                f"the {name.replace('_', ' ')} are all 0, and errors are relative to their size: 0/0. Shift them, "
+                "or draw others (another seed).",
+            )
+    return dataclasses.replace(data, **parts, n=int(data.n), n_test=int(data.n_test))
+
+
+def _checked_inputs(task: Task, inputs: Any, n: int, name: str, count: str) -> Any:
+    """Inputs of `n` examples, floating unless they are symbols."""
+    whole = isinstance(n, int | np.integer) and n >= 1
+    require(whole, f"the task's {count} must be a whole number, 1 or more, got {n!r}.")
+    if isinstance(inputs, Entries):
+        mask = as_numbers(inputs.mask, f"the task's {name}")
+        seen = max(int(np.count_nonzero(mask)), 1)
+        require(
+            mask.shape == tuple(task.signature.inputs) and seen == n,
+            f"the task's {name} are {seen} entries of a matrix {mask.shape}, but {count}={n} of "
+            f"{task.signature.inputs} were promised.",
+        )
+        return Entries(mask)
+    if isinstance(inputs, OneHot):
+        tokens = as_classes(as_numbers(inputs.tokens, f"the task's {name}"), f"the task's {name}", inputs.size)
+        shape, wanted = (len(tokens), tokens.shape[1] * inputs.size), (n, *task.signature.inputs)
+        kept: Any = OneHot(tokens, inputs.size)
+    else:
+        kept = as_numbers(inputs, f"the task's {name}")
+        shape, wanted = kept.shape, (n, *task.signature.inputs)
+        if task.signature.tokens is not None:
+            kept = as_classes(kept, f"the task's {name}", task.signature.tokens)
+    require(shape == wanted, f"the task's {name} have shape {shape}, but its {count} and signature say {wanted}.")
+    return kept
+
+
+def as_classes(numbers: np.ndarray, name: str, classes: int | None = None) -> np.ndarray:
+    """Class numbers, or symbols, as whole numbers from 0 (to below `classes`)."""
+    whole = bool(np.all(numbers == np.round(numbers)) and numbers.min() >= 0)
+    require(whole, f"{name} must be class numbers 0, 1, …, got {np.unique(numbers)[:5]}.")
+    require(
+        classes is None or numbers.max() < classes,
+        f"{name} must be class numbers below {classes}, as the task's signature says, got {numbers.max():g}.",
+    )
+    return numbers.astype(np.int64)
 
 
 def share_of(share: float, total: int) -> int:

@@ -47,6 +47,10 @@ class ReLURegression(Task):
     def criteria(self) -> Criteria:
         return Criteria.errors(fit=1e-1, generalise=2e-1)
 
+    @property
+    def numbers(self) -> int:
+        return super().numbers + self.n_test * self.teacher_units
+
     def draw(self, rng: np.random.Generator) -> Data:
         kinks, slopes = rng.uniform(-1.5, 1.5, self.teacher_units), rng.standard_normal(self.teacher_units)
         directions = 1 - 2 * rng.integers(0, 2, self.teacher_units)
@@ -142,6 +146,11 @@ class TeacherStudent(Task):
     def criteria(self) -> Criteria:
         return Criteria.errors(fit=1e-1, generalise=2e-1)
 
+    @property
+    def numbers(self) -> int:
+        teacher = self.hidden * (self.d + self.outputs)
+        return super().numbers + teacher + self.n * (self.hidden + self.d * self.outputs)
+
     def draw(self, rng: np.random.Generator) -> Data:
         A = rng.standard_normal((self.hidden, self.d))
         B = rng.standard_normal((self.outputs, self.hidden)) / self.hidden
@@ -177,6 +186,10 @@ class CirclePoints(Task):
     @property
     def criteria(self) -> Criteria:
         return Criteria.errors(fit=1e-2, generalise=1e-1)
+
+    @property
+    def numbers(self) -> int:
+        return super().numbers + self.n_test * self.teacher_units
 
     def draw(self, rng: np.random.Generator) -> Data:
         A, b = rng.standard_normal((self.teacher_units, 2)), rng.standard_normal(self.teacher_units)

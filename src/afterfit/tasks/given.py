@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
+import math
 import zlib
 from pathlib import Path
 from typing import Any, ClassVar
@@ -12,13 +12,15 @@ import equinox as eqx
 import numpy as np
 
 from afterfit.criteria import Criteria
-from afterfit.inputs import Signature
+from afterfit.definitions import digest_of_arrays, held
+from afterfit.inputs import Signature, as_numbers
 from afterfit.losses import CrossEntropy, Exponential, Logistic, Loss, Squared
 from afterfit.spec import SpecError, require
-from afterfit.tasks._base import Data, Task, check_choice, check_positive
+from afterfit.tasks._base import Data, Task, as_classes, check_choice, check_positive
 
 __all__ = ["Arrays", "Images"]
 
+_ARRAYS = ("X", "y", "X_test", "y_test")
 _LOSSES = {
     "squared": Squared,
     "logistic": Logistic,
@@ -30,6 +32,9 @@ _LOSSES = {
 class Arrays(Task):
     """A task from the user's own arrays, one row an example.
 
+    Arrays are whatever NumPy can read (lists, arrays of NumPy, JAX, pandas and xarray, tensors of PyTorch), of finite
+    real numbers. Whole numbers become floating; a function that looks symbols up begins with `x.astype(int)`.
+
     `loss_name` is `"squared"` (targets are numbers), `"logistic"` or `"exponential"` (targets ±1), or
     `"cross_entropy"` (targets are class numbers from 0); `reduction` its factor. `fit` and `generalise` are the
     levels of the training and test metric that count as fitted and generalised.
@@ -40,6 +45,7 @@ class Arrays(Task):
     """
 
     in_python_only: ClassVar[bool] = True
+    meaning: ClassVar[int] = 2  # 1 did not tell arrays of different types apart
 
     X: Any
     y: Any
@@ -50,10 +56,16 @@ class Arrays(Task):
     fit: float | None = None
     generalise: float | None = None
 
+    def __post_init__(self):
+        super().__post_init__()
+        for name in _ARRAYS:  # copies of one's own: what the user does to his arrays later changes nothing here
+            object.__setattr__(self, name, held(as_numbers(getattr(self, name), name)))
+
     def __check_init__(self):
         check_choice("loss_name", self.loss_name, tuple(_LOSSES))
         Squared(self.reduction)  # refuses an unknown reduction
-        shapes = {name: np.shape(getattr(self, name)) for name in ("X", "y", "X_test", "y_test")}
+        self.check_levels()
+        shapes = {name: np.shape(getattr(self, name)) for name in _ARRAYS}
         said = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
         for inputs, targets in (("X", "y"), ("X_test", "y_test")):
             require(
@@ -68,28 +80,31 @@ class Arrays(Task):
             shapes["X"][1:] == shapes["X_test"][1:] and shapes["y"][1:] == shapes["y_test"][1:],
             f"training and test examples must have the same shape, got {said}.",
         )
+        for name, level in (("fit", self.fit), ("generalise", self.generalise)):
+            best = np.inf if self.metric == "error" else 1
+            kind = "an error, so not negative" if self.metric == "error" else "an accuracy, a fraction between 0 and 1"
+            require(level is None or 0 <= level <= best, f"{name} is {kind}, got {level!r}.")
         y = np.concatenate([np.ravel(self.y), np.ravel(self.y_test)])
-        for name in ("X", "y", "X_test", "y_test"):
-            require(
-                bool(np.all(np.isfinite(getattr(self, name)))),
-                f"{name} has entries that are not finite numbers.",
-            )
         if self.loss_name in ("logistic", "exponential"):
             require(
                 set(np.unique(y)) <= {-1, 1},
                 f"{self.loss_name} loss wants labels -1 and 1, got {np.unique(y)[:5]}.",
             )
         if self.loss_name == "cross_entropy":
-            require(
-                bool(np.all(y == np.round(y)) and y.min() >= 0) and len(shapes["y"]) == 1,
-                f"cross_entropy wants class numbers 0, 1, …, one an example, got {np.unique(y)[:5]}.",
-            )
+            require(len(shapes["y"]) == 1, f"cross_entropy wants class numbers, one an example, got {said}.")
+            as_classes(y, "y")
 
     @property
     def signature(self) -> Signature:
         if self.loss_name == "cross_entropy":
             return Signature(np.shape(self.X)[1:], (int(max(np.max(self.y), np.max(self.y_test))) + 1,))
         return Signature(np.shape(self.X)[1:], np.shape(self.y)[1:])
+
+    @property
+    def numbers(self) -> int:
+        # Those that are there already, and the outputs that are compared with them.
+        outputs = math.prod(self.signature.outputs)
+        return sum(getattr(self, name).size for name in _ARRAYS) + (len(self.X) + len(self.X_test)) * outputs
 
     @property
     def loss(self) -> Loss:
@@ -105,26 +120,18 @@ class Arrays(Task):
         return make(*(usual if value is None else value for value, usual in zip(given, default, strict=True)))
 
     def draw(self, rng: np.random.Generator) -> Data:
-        X, y, X_test, y_test = (np.asarray(a) for a in (self.X, self.y, self.X_test, self.y_test))
+        y, y_test = self.y, self.y_test
         if self.loss_name == "cross_entropy":
             y, y_test = y.astype(int), y_test.astype(int)
-        return Data(X, y, X_test, y_test, n=len(X), n_test=len(X_test))
+        return Data(self.X, y, self.X_test, y_test, n=len(self.X), n_test=len(self.X_test))
 
     def to_dict(self) -> dict[str, Any]:
         """Shapes and a digest stand for the arrays, which a specification does not hold."""
-        digest = hashlib.sha256()
-        for name in ("X", "y", "X_test", "y_test"):
-            digest.update(np.ascontiguousarray(getattr(self, name)).tobytes())
-        return {
-            "kind": "Arrays",
-            "shapes": {name: list(np.shape(getattr(self, name))) for name in ("X", "y", "X_test", "y_test")},
-            "sha256": digest.hexdigest(),
-            "loss_name": self.loss_name,
-            "reduction": self.reduction,
-            "fit": self.fit,
-            "generalise": self.generalise,
-            "precision": self.precision,
-        }
+        shapes = {name: list(np.shape(getattr(self, name))) for name in _ARRAYS}
+        if "_sha256" not in vars(self):  # once: nobody can write to them
+            object.__setattr__(self, "_sha256", digest_of_arrays(getattr(self, name) for name in _ARRAYS))
+        others = self._settings(but=_ARRAYS)
+        return {**self._said_of_it(), "shapes": shapes, "sha256": vars(self)["_sha256"], **others}
 
 
 class Images(Task):
@@ -132,22 +139,34 @@ class Images(Task):
 
     `folder` holds the four usual files (`train-images-idx3-ubyte`, `train-labels-idx1-ubyte`, `t10k-…`), plain
     or gzipped. n training images are drawn from the first pair, all of the second are tested. Pixels are
-    scaled to [0, 1]. Nothing is downloaded.
+    scaled to [0, 1]. Nothing is downloaded. `sha256` tells what is in the files: other files are another task.
     """
 
     folder: str
     n: int = 1000
+    sha256: str = ""  # of what is in the files; found out where it is not given
     precision: str = eqx.field(default="single", kw_only=True)
+
+    def __post_init__(self):
+        super().__post_init__()
+        object.__setattr__(self, "sha256", digest_of_arrays(self._read_files()))
 
     def __check_init__(self):
         check_positive(n=self.n)
-        for name in _MNIST:
-            _idx_path(self.folder, name)
         available = _idx_shape(_idx_path(self.folder, "train-images-idx3-ubyte"))[0]
         require(
             self.n <= available,
             f"{self.folder} has {available} training images, but n={self.n} were asked for.",
         )
+
+    def _read_files(self) -> list[np.ndarray]:
+        """What is in the files, which may have been replaced since this task was made or written down."""
+        arrays = [read_idx(_idx_path(self.folder, name)) for name in _MNIST]
+        require(
+            self.sha256 in ("", digest_of_arrays(arrays)),
+            f"the files in {self.folder} are no longer those that this task is about: make it anew, without sha256.",
+        )
+        return arrays
 
     @property
     def signature(self) -> Signature:
@@ -164,7 +183,7 @@ class Images(Task):
         return Criteria.accuracies(generalise=0.85)
 
     def draw(self, rng: np.random.Generator) -> Data:
-        X, y, X_test, y_test = (read_idx(_idx_path(self.folder, name)) for name in _MNIST)
+        X, y, X_test, y_test = self._read_files()
         chosen = rng.choice(len(X), self.n, replace=False)
         X, X_test = (images.reshape(len(images), -1) / 255 for images in (X[chosen], X_test))
         return Data(X, y[chosen].astype(int), X_test, y_test.astype(int), n=self.n, n_test=len(X_test))

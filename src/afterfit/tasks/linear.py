@@ -151,6 +151,10 @@ class SparseRecovery(_VectorTask):
     def criteria(self) -> Criteria:
         return Criteria.errors(fit=1e-4, generalise=1e-4)  # t₁ and t₂ of Figs 4 and 28
 
+    @property
+    def numbers(self) -> int:
+        return self.n * (self.n + self.N + 1000)  # the basis, training and test inputs
+
     def draw(self, rng: np.random.Generator) -> Data:
         n, N = self.n, self.N
         scale = 1 / np.sqrt(n) if self.scale is None else self.scale

@@ -114,6 +114,10 @@ class MatrixCompletion(_MatrixTask):
         share = isinstance(self.observed, float) and self.observed < 1
         return share_of(self.observed, self.rows * self.columns) if share else int(self.observed)
 
+    @property
+    def numbers(self) -> int:
+        return 5 * self.rows * self.columns  # the truth, two masks and two targets
+
     def draw(self, rng: np.random.Generator) -> Data:
         U, V = self.draw_factors(rng)
         M = U @ V.T
@@ -180,6 +184,10 @@ class MatrixSensing(_MatrixTask):
             right[: min(coherent, columns)] = Vt[: min(coherent, columns)]
             X = left[:, :, None] * right[:, None, :]
         return (X + X.transpose(0, 2, 1)) / 2 if self.symmetric else X
+
+    @property
+    def numbers(self) -> int:
+        return (self.N + 1000 + 1) * self.rows * self.columns  # measurements to train on and to test with, the truth
 
     def draw(self, rng: np.random.Generator) -> Data:
         U, V = self.draw_factors(rng)

@@ -50,6 +50,10 @@ class ModularArithmetic(Task):
         return share_of(self.fraction, self.p**2)
 
     @property
+    def numbers(self) -> int:
+        return 3 * self.p**2  # pairs, as symbols and not written out, and their answers
+
+    @property
     def signature(self) -> Signature:
         inputs = (2 * self.p,) if self.form == "one_hot" else (2,)
         return Signature(inputs, (self.p,), tokens=self.p)

@@ -107,7 +107,7 @@ def _decay(instance: Instance, run: Run) -> Iterator[Clock]:
         turning_time(run),
         ((1 - WINDOW) * middle, (1 + WINDOW) * middle),
     )
-    if isinstance(instance.model, DiagonalNet) and instance.regression:
+    if type(instance.model) is DiagonalNet and instance.regression:
         # α^D·e^{−Dλt}, what is left of the start in the predictor's units, meets the predictor: in squared norms, with
         # which weight decay counts, the predictor is |β|^{2/D}.
         size = float(np.max(np.abs(min_l1(instance.design, instance.targets))))

@@ -7,17 +7,18 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
 from afterfit import tangent
+from afterfit.definitions import compiled
 from afterfit.experiment import Experiment
 from afterfit.inputs import Entries, OneHot
-from afterfit.losses import Squared
+from afterfit.losses import CrossEntropy, Exponential, Logistic, Squared
 from afterfit.models import Linear, Model
+from afterfit.penalties import L2
 from afterfit.problem import Problem, norm
 from afterfit.run import Run
 from afterfit.spec import SpecError, require
@@ -27,6 +28,8 @@ from afterfit.train import prepare
 from afterfit.turns import computing
 
 __all__ = ["Instance", "instance_of", "posed"]
+
+_MARGINS = (Logistic, Exponential, CrossEntropy)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +60,8 @@ class Instance:
     @property
     def decay(self) -> float:
         """The strength of an L2 penalty, 0 for any other."""
-        return float(self.experiment.penalty.strength) if type(self.experiment.penalty).__name__ == "L2" else 0.0
+        penalty = self.experiment.penalty
+        return float(penalty.strength) if type(penalty) is L2 else 0.0  # a subclass may be another function
 
     @property
     def step_size(self) -> float | None:
@@ -103,7 +107,7 @@ class Instance:
         return float(metrics[f"train_{self.task.metric}"]), float(metrics[f"test_{self.task.metric}"])
 
 
-@eqx.filter_jit
+@compiled
 def _metrics(task: Task, model: Model, params: PyTree[Array], data: Data) -> dict[str, Array]:
     return task.metrics(model, params, data)
 
@@ -117,6 +121,11 @@ def posed(experiment: Experiment | Mapping[str, Any]) -> Instance:
     )
     if not isinstance(experiment, Experiment):
         experiment = Experiment.from_dict(experiment)
+    loss = type(experiment.task.loss)
+    require(
+        loss in (Squared, *_MARGINS),  # a subclass may be another function
+        f"theory knows the losses {', '.join(kind.__name__ for kind in (Squared, *_MARGINS))}, not {loss.__name__}.",
+    )
     with computing():
         problem, params = prepare(experiment)
         params = jax.tree.map(lambda leaf: leaf.astype(jnp.float64), params)

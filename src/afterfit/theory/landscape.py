@@ -16,7 +16,6 @@ import dataclasses
 import math
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -24,6 +23,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PyTree
 
 from afterfit import tangent
+from afterfit.definitions import compiled
 from afterfit.losses import Squared
 from afterfit.problem import Problem, norm
 from afterfit.spec import require
@@ -89,7 +89,7 @@ def homogeneity(problem: Problem, params: PyTree[Array], seed: int = 0) -> Homog
     return Homogeneity(estimate, float(max(*departures, *(abs(L - estimate) for L in degrees))))
 
 
-@eqx.filter_jit
+@compiled
 def _scaling(
     problem: Problem, theta: PyTree[Array], factors: Float[Array, " k"]
 ) -> tuple[Float[Array, " m"], Float[Array, " m"], Float[Array, "k m"]]:
@@ -170,14 +170,14 @@ class _SecondOrder(NamedTuple):
 
 def _second_order(problem: Problem, params: PyTree[Array]) -> _SecondOrder:
     require(
-        isinstance(problem.task.loss, Squared),
+        type(problem.task.loss) is Squared,
         f"only a squared loss has interpolating points, and the task's is {type(problem.task.loss).__name__}.",
     )
     kernel, misfit, bend = _traced_second_order(problem, params)
     return _SecondOrder(np.asarray(kernel), np.asarray(misfit), float(bend))
 
 
-@eqx.filter_jit
+@compiled
 def _traced_second_order(problem: Problem, params: PyTree[Array]) -> tuple[Array, Array, Array]:
     outputs = tangent.outputs(problem, params)
     misfit = jnp.ravel(outputs - tangent.targets(problem))
@@ -229,7 +229,7 @@ def chatterjee_lojasiewicz(
 
 
 def _quadratic(problem: Problem) -> bool:
-    return problem.model.linear and isinstance(problem.task.loss, Squared)
+    return problem.model.linear and type(problem.task.loss) is Squared
 
 
 def _chi_of_linear(problem: Problem, params: PyTree[Array], radius: float) -> float | None:
@@ -267,7 +267,7 @@ def _least_ratio(problem: Problem, params: PyTree[Array], radius: float, seed: i
     return best
 
 
-@eqx.filter_jit
+@compiled
 def _log_ratio(
     problem: Problem, params: PyTree[Array], radius: Float[Array, ""], z: Float[Array, " p"]
 ) -> tuple[tuple[Float[Array, ""], Float[Array, ""]], Float[Array, " p"]]:
@@ -354,7 +354,7 @@ def step_sizes(problem: Problem, params: PyTree[Array], radius: float, penalty_s
     )
 
 
-@eqx.filter_jit
+@compiled
 def _hessian(problem: Problem, params: PyTree[Array]) -> Float[Array, "p p"]:
     """∇²g."""
     at, tree = ravel_pytree(params)

@@ -174,7 +174,7 @@ def _least_norms(instance: Instance) -> Iterator[_Candidate]:
     yield _Candidate("min-L2", "Woodworth et al. 2020, §4", "kernel", lambda: min_l2(flat, y).reshape(shape))
     if X.ndim == 2:
         yield _Candidate("min-L1", "Woodworth et al. 2020, §4", "rich", lambda: min_l1(X, y))
-        if isinstance(model, DiagonalNet) and model.depth > 2 and instance.decay:
+        if type(model) is DiagonalNet and model.depth > 2 and instance.decay:
             power = 2 / model.depth
             yield _Candidate(
                 f"min-L(2/{model.depth}), stationary",
@@ -183,7 +183,7 @@ def _least_norms(instance: Instance) -> Iterator[_Candidate]:
                 lambda: min_lp(X, y, power, np.asarray(model.weights(instance.end))),
             )
     else:
-        symmetric = isinstance(model, SymmetricFactorisation)
+        symmetric = type(model) is SymmetricFactorisation
         yield _Candidate(
             "min-nuclear", "Lyu et al. 2023, §3.3.3", "rich", lambda: min_nuclear(X, y, symmetric=symmetric)
         )

@@ -65,7 +65,7 @@ class GaussNewton:
 
     def __init__(self, problem: Problem, params: PyTree[Array], gh: Float[Array, ""]):
         self.problem, self.gh = problem, gh
-        self.c = 1 + gh * problem.penalty.strength if isinstance(problem.penalty, L2) else 1.0
+        self.c = 1 + gh * problem.penalty.strength if type(problem.penalty) is L2 else 1.0
         self.at = tangent.linearise(problem, params)
         self.H = tangent.curvature(problem, self.at.value)
         self.K = tangent.kernel(problem, params)

@@ -11,7 +11,16 @@ from typing import ClassVar
 import numpy as np
 
 from afterfit import tangent
-from afterfit.models import MLP, EmbeddingMLP, LinearModel
+from afterfit.models import (
+    MLP,
+    DeepMatrixFactorisation,
+    DiagonalNet,
+    DiagonalProduct,
+    EmbeddingMLP,
+    Linear,
+    MatrixFactorisation,
+    SymmetricFactorisation,
+)
 from afterfit.run import Run
 from afterfit.spec import SpecError
 from afterfit.theory.clocks import Clock, clock
@@ -99,10 +108,20 @@ class Theorem(abc.ABC):
         """What it predicts here, and what happened."""
 
 
+_POLYNOMIALS = (
+    Linear,
+    DiagonalNet,
+    DiagonalProduct,
+    MatrixFactorisation,
+    SymmetricFactorisation,
+    DeepMatrixFactorisation,
+)
+
+
 def smooth(instance: Instance, name: str) -> Check:
     """Whether the model is smooth in its parameters, under the name that the theorem gives to it."""
     model = instance.experiment.model
-    if isinstance(model, LinearModel):
+    if type(model) in _POLYNOMIALS:
         return Check(name, "a polynomial of the parameters", True)
     if isinstance(model, MLP | EmbeddingMLP):
         return Check(name, "ReLU has kinks", False)

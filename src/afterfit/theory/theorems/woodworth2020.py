@@ -38,7 +38,7 @@ class ImplicitBias(Theorem):
             for said in case.near(name):
                 yield Outcome(f"the end is {name}", f"ended {said}")
         instance, model = case.instance, case.instance.model
-        if isinstance(model, DiagonalNet) and model.depth == 2 and "min-L1" in case.limits:
+        if type(model) is DiagonalNet and model.depth == 2 and "min-L1" in case.limits:
             l1 = float(np.sum(np.abs(case.limits["min-L1"].predictor)))
             l2 = float(np.linalg.norm(case.limits["min-L2"].predictor))
             alpha, d = float(np.max(np.abs(instance.initial["plus"]))), instance.design.shape[1]
