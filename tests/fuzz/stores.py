@@ -27,7 +27,7 @@ from afterfit.files import SUMS, sums_of
 from fuzz.nouns import choose
 from fuzz.oracles import Refusal, attempt, check_sentence, demand, invoke, strict_json, tree
 
-__all__ = ["SECRET", "check", "draw", "healthy", "prepared"]
+__all__ = ["SECRET", "check", "copy", "draw", "healthy", "prepared"]
 
 Rng = np.random.Generator
 SECRET = "xyzzy-plugh-7251"  # in a file beside the store, which nobody may read
@@ -110,7 +110,7 @@ def healthy() -> dict[str, dict[str, bytes]]:
     return {id: {name: (prepared() / id / name).read_bytes() for name in _FILES} for id in ids}
 
 
-def _copy(place: Path) -> Path:
+def copy(place: Path) -> Path:
     healthy()
     shutil.copytree(prepared(), place / "store")
     return place / "store"
@@ -332,7 +332,7 @@ _USES: dict[str, Callable[[Path], None]] = {
 
 
 def _check_damages(case: Damages, place: Path) -> None:
-    store = _copy(place)
+    store = copy(place)
     state = dict.fromkeys(healthy(), "well")
     for how, which, number in case.done:
         id = sorted(state)[which]
@@ -425,7 +425,7 @@ def _draw_sql(rng: Rng) -> str:
 
 def _check_question(sql: str, place: Path) -> None:
     """No question reads or writes a file, and all answers can be printed."""
-    store = _copy(place)
+    store = copy(place)
     secret, out = place / "secret.txt", place / "out"
     secret.write_text(f"word\n{SECRET}\n")
     asked = sql.replace("{{", "{").replace("}}", "}")
