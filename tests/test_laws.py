@@ -127,11 +127,28 @@ def test_what_too_few_seeds_leave_open_is_said():
     assert one.band([1.0]) is None
     assert "one seed" in one.describe()
     t = [[1.0, 1.1, 0.9], [2.0, 1.5, 1.5]]
-    hanging = fit_power_law([1, 2], t, [[False] * 3, [False, True, True]])  # on one run of three at x = 2
-    assert hanging.interval == (-math.inf, math.inf)
-    assert hanging.constant_interval == (0, math.inf)
-    assert "too few" in hanging.describe()
-    assert "2 of which had not got there" in hanging.describe()
+    with pytest.raises(SpecError, match=r"too few of the 3 seeds to have a finite interval.*more seeds"):
+        fit_power_law([1, 2], t, [[False] * 3, [False, True, True]])  # it hangs on one run of three at x = 2
+
+
+def test_runs_that_are_left_out_count_for_nothing():
+    t, censored = runs_until(2e4, x := np.logspace(-4, -2, 6), 4, np.random.default_rng(3))
+    law = fit_power_law(x, t, censored)
+    assert law.n_censored > 0
+    # A diverged run is not one that ended early: as censored it would only be silent, with these values it would bend.
+    wider = np.concatenate([t, np.full((6, 1), 0.1)], axis=1)
+    more = np.concatenate([t, np.full((1, 4), np.nan)])
+    for x_, t_, shape in ((x, wider, (6, 5)), (np.append(x, 1.0), more, (7, 4))):
+        left_out = np.ones(shape, bool)
+        left_out[:6, :4] = False
+        flags = np.zeros(shape, bool)
+        flags[:6, :4] = censored
+        other = fit_power_law(x_, t_, flags, left_out)
+        assert (other.exponent, *other.interval) == pytest.approx((law.exponent, *law.interval), rel=1e-9)
+        assert (other.n, other.n_censored, other.seeds) == (law.n, law.n_censored, law.seeds)
+        assert f"{other.n_left_out} more broke down" in other.describe()
+    with pytest.raises(SpecError, match=r"no run got there before its end \(2 diverged\)"):
+        fit_power_law([1, 2], [1.0, 1.0], [False] * 2, [True] * 2)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import afterfit as af
 from afterfit import SpecError, tangent, theory
+from afterfit.diagnose.words import number
 from afterfit.dynamics import GradientDescent, GradientFlow
 from afterfit.inits import Constant, Gaussian, He, Identity, ScaledGaussian, Symmetrised
 from afterfit.models import MLP, DiagonalNet, Function, Linear, MatrixFactorisation, SymmetricFactorisation, Tangent
@@ -19,6 +20,7 @@ from afterfit.tasks import MatrixCompletion, ReLURegression, SparseClassificatio
 from afterfit.theory.clocks import turning_time
 from afterfit.theory.instance import posed
 from afterfit.theory.kernel import margin_features
+from afterfit.theory.theorems import THEOREMS
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -262,10 +264,39 @@ def test_the_clock_of_large_starts(grokked):
     np.testing.assert_allclose(told.window, (0.5 * told.prediction, 1.5 * told.prediction))
     np.testing.assert_allclose(told.ratio * told.prediction, turning_time(grokked))
     assert told.window[0] <= told.measured <= told.window[1]
-    # What is left of the start meets the predictor: α²·e^{−2λt} = ‖β‖_∞.
-    depth = next(c for c in theory.clock(grokked) if "‖β‖_∞" in c.name)
-    size = np.max(np.abs(theory.limits(grokked)["min-L1"].predictor))
-    np.testing.assert_allclose(9 * np.exp(-2 * 1e-3 * depth.prediction), size, rtol=1e-9)
+    assert told.claim == "order", "it is sharp in the limit α → ∞ only"
+
+
+@pytest.mark.parametrize("scale", [3.0, 0.5, 0.25])
+def test_a_clock_has_the_constant_of_its_start(scale):
+    # At a modest α the constant beside log α is most of the time. With the features of w₊² − w₋² at w₊ = w₋ = s the
+    # kernel regime ends ‖h‖ = ‖β‖₂/(2√2·s) from the start, β the least-squares solution.
+    spec = dataclasses.replace(REGRESSION, penalty=L2(1e-3), init=Constant(scale), dynamics=GradientFlow(2e4))
+    run, data = af.run_experiment(spec), spec.draw()
+    told = theory.clock(run)["(1/Lλ)·log(α/‖h‖)"]
+    alpha = scale * np.sqrt(2 * data.inputs.shape[1])
+    way = np.linalg.norm(np.linalg.pinv(data.inputs) @ data.targets) / (2 * np.sqrt(2) * scale)
+    np.testing.assert_allclose(told.prediction, np.log(alpha / way) / (2 * 1e-3), rtol=1e-6)
+    assert told.window[0] <= told.measured <= told.window[1]
+    assert told.window[1] - told.prediction == pytest.approx(1e3)
+
+
+def test_a_start_too_small_for_a_kernel_phase_is_said():
+    spec = dataclasses.replace(REGRESSION, penalty=L2(1e-3), init=Constant(0.05), dynamics=GradientFlow(10.0))
+    told = theory.clock(af.run_experiment(spec))
+    assert "too small for a kernel phase" in told.silent["(1/Lλ)·log(α/‖h‖)"]
+    assert "α = 0.3" in told.silent["(1/λ)·log α"]
+    assert "(1/Lλ)·log(α/‖h‖): does not apply" in str(told)
+
+
+def test_the_verdict_and_theory_mean_the_same_by_half_way(grokked):
+    (said,) = (sentence for sentence in grokked.verdict.evidence if "half-way" in sentence)
+    assert f"half-way at t={number(turning_time(grokked))}," in said
+    # The curve's own value there is half-way between the plateaus of the verdict.
+    levels = grokked.verdict.plateaus["test_before"], grokked.verdict.plateaus["test_after"]
+    curve = grokked.curves["test_error"]
+    at = np.interp(np.log(turning_time(grokked)), np.log(curve["time"].values[1:]), curve.values[1:])
+    assert at == pytest.approx(sum(levels) / 2, rel=1e-6)
 
 
 def test_the_fit_is_no_later_than_its_clock_for_a_linear_model():
@@ -328,4 +359,32 @@ def test_a_broken_assumption_is_told_with_its_number():
 def test_theory_is_drawn_over_the_run(grokked):
     figure = theory.plot(grokked)
     labels = figure.axes[0].get_legend_handles_labels()[1]
-    assert {"kernel interpolation", "lasso", "(1/λ)·log α", "foreseen by theory"} <= set(labels)
+    assert {"kernel interpolation", "lasso", "foreseen by theory"} <= set(labels)
+    assert labels.index("foreseen by theory") < labels.index("kernel interpolation")
+    rows = [text.get_text() for text in figure.axes[-1].texts]
+    assert len(rows) == 3
+    assert not any("_" in row.split("$")[0] for row in rows), "formulas are typeset"
+    figure.draw_without_rendering()
+
+
+def test_an_empty_answer_says_why():
+    # No theorem, clock or route is about Adam on a ReLU net with a cross-entropy; each says what stands in its way.
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((30, 4)), rng.integers(0, 3, 30)
+    run = af.train(
+        task=af.tasks.Arrays(X, y, X, y, loss_name="cross_entropy"),
+        model=af.models.MLP(hidden=(8,)),
+        dynamics=af.dynamics.Adam(lr=1e-2, steps=50),
+        init=Gaussian(0.5),
+        observations=10,
+    )
+    page, clocks = theory.explain(run), theory.clock(run)
+    assert not page.readings
+    assert not clocks
+    assert set(page.silent) == {theorem.name for theorem in THEOREMS}
+    for reasons in (page.silent, clocks.silent):
+        assert all(why.startswith("it is for ") for why in reasons.values()), reasons
+    assert "it is for L2, not no penalty" in str(clocks)
+    assert "linear in their input" in str(page.limits)
+    for name in page.silent:
+        assert name in str(page)

@@ -13,8 +13,8 @@ from matplotlib.colors import LogNorm, to_rgb
 from afterfit.diagnose import VERDICTS
 from afterfit.spec import SpecError
 from afterfit.sweeps.laws import fit_power_law
-from afterfit.sweeps.phases import VERDICT_STYLES, phase_diagram
-from afterfit.sweeps.pictures import scaling_law_figure
+from afterfit.sweeps.phases import VERDICT_STYLES, middle, phase_diagram
+from afterfit.sweeps.pictures import curves_by_knob, scaling_law_figure
 
 STRENGTHS, SCALES = np.logspace(-6, -2, 5), np.logspace(0, 2, 3)
 
@@ -94,18 +94,66 @@ def test_cells_meet_half_way_in_logs():
 def test_a_diagram_of_numbers_shows_medians_and_marks_never():
     rng = np.random.default_rng(1)
     times = 10 ** rng.uniform(1, 6, size=(5, 3, 3))
-    times[0, 0, :2] = np.nan  # two of three: the median is never
-    times[1, 1, 0] = np.nan  # one of three: the median is the larger of the other two
+    times[0, 0, :2] = np.inf  # never in two of three: the median is never
+    times[1, 1, 0] = np.inf  # in one of three: the median is the larger of the other two
+    times[4, 2] = np.nan  # not run
     figure = phase_diagram(sweep_of(times, "t_gen"), x="init.scale")
     ax = figure.axes[0]
     (mesh,) = (c for c in ax.collections if isinstance(c, QuadMesh))
     assert isinstance(mesh.norm, LogNorm)
     shown = mesh.get_array().reshape(5, 3)
-    assert np.ma.getmaskarray(shown).nonzero() == (np.array([0]), np.array([0]))
+    assert set(zip(*np.ma.getmaskarray(shown).nonzero(), strict=True)) == {(0, 0), (4, 2)}
     assert shown[1, 1] == max(times[1, 1, 1:])
-    np.testing.assert_allclose(shown[2:], np.median(times, axis=-1)[2:])
-    assert any("never" in text for text in legend_texts(ax))
+    np.testing.assert_allclose(shown[2:4], np.median(times, axis=-1)[2:4])
+    assert legend_texts(ax) == ["never, for most seeds", "inner squares: never, its share of seeds", "no run"]
+    (part,) = (c for c in ax.collections if c.get_gid() == "never, in part")
+    (square,) = part.get_paths()
+    sides = np.ptp(np.log10(square.vertices[:4]), axis=0)
+    assert sides.prod() == pytest.approx(1 / 3), "one seed of three, of a cell that is one decade each way"
     assert "t_gen" in figure.axes[1].get_ylabel()
+
+
+def test_half_of_the_seeds_is_not_never():
+    # With two seeds every tie used to be drawn as never: between a number and never there is no mean.
+    times = np.full((5, 3, 2), np.inf)
+    times[..., 0] = 7.0
+    times[0, 0] = 3.0, 5.0
+    times[1, 0] = np.nan, 4.0  # one of two was run
+    np.testing.assert_array_equal(middle(times)[:2, 0], [3.0, 4.0])
+    assert (middle(times)[2:] == 7.0).all()
+    figure = phase_diagram(sweep_of(times, "t_gen"))
+    (mesh,) = (c for c in figure.axes[0].collections if isinstance(c, QuadMesh))
+    assert not np.ma.getmaskarray(mesh.get_array()).any()
+    assert "the lower of two" in figure.axes[1].get_ylabel()
+    assert legend_texts(figure.axes[0]) == ["inner squares: never, its share of seeds"]
+
+
+def dataset_of(errors: np.ndarray, verdicts: list[list[str]]) -> xr.Dataset:
+    """A sweep's dataset over one knob: errors (knob, seed, time), the same for training and test."""
+    dims = ("init.scale", "seed")
+    status = np.where(np.array(verdicts) == "diverged", "diverged", "finished")
+    return xr.Dataset(
+        {
+            "verdict": (dims, verdicts),
+            "status": (dims, status),
+            **{f"{side}_error": ((*dims, "time"), errors) for side in ("train", "test")},
+        },
+        {"init.scale": [1.0, 30.0], "seed": [0, 1], "time": np.logspace(-1, 3, errors.shape[-1])},
+    )
+
+
+def test_curves_that_diverge_do_not_stretch_the_axis():
+    tame = np.geomspace(1, 1e-3, 20)
+    wild = np.where(np.arange(20) < 8, 10.0 ** (12 * np.arange(20)), np.nan)
+    data = dataset_of(np.array([[tame, wild], [wild, wild]]), [["grokking", "diverged"], ["diverged"] * 2])
+    figure = curves_by_knob(data, "error", "init.scale")
+    for ax in figure.axes[:2]:
+        assert ax.get_ylim()[1] < 10
+        assert ax.get_ylim()[0] > 1e-4
+        # Of a seed that diverged and one that did not, the median (the lower of two) is the one that did not.
+        np.testing.assert_allclose(ax.get_lines()[0].get_ydata(), tame[1:])
+    assert "3 of 4 runs diverged" in figure.get_suptitle()
+    figure.draw_without_rendering()
 
 
 def test_a_refined_diagram_marks_what_was_run():
@@ -122,7 +170,7 @@ def test_over_one_knob_shares_are_stacked_and_runs_are_points():
     heights = {bars.get_label(): {bar.get_height() for bar in bars} for bars in ax.containers}
     assert heights == {"grokking": {0.75}, "diverged": {0.25}}
     times = 10.0 ** np.arange(60).reshape(5, 3, 4)
-    times[4, 0, 1:] = np.nan
+    times[4, 0, 1:] = np.inf
     ax = phase_diagram(sweep_of(times, "t_gen")[:, 0]).axes[0]
     lines = {line.get_label(): line for line in ax.lines}
     np.testing.assert_array_equal(lines["runs, 4 seeds"].get_ydata(), times[:, 0, 0])

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from afterfit.criteria import Criteria
 from afterfit.curves import dataset
-from afterfit.plot import plot_run, setting_line
+from afterfit.plot import Moment, Overlay, plot_run, setting_line
 from afterfit.run import Run
 
 SPEC = {
@@ -100,3 +100,84 @@ def test_setting_line_leaves_defaults_out():
         "SparseRecovery(n=100, sparsity=5, N=30) · Linear · L1(strength=1e-05) · "
         "GradientDescent(lr=0.1, steps=1_000_000) · Gaussian · seed 3"
     )
+
+
+def test_a_diverging_curve_leaves_through_the_top():
+    run = make_run("diverged")
+    assert np.nanmax(run.curves["test_error"]) > 1e90, "or there is nothing to leave"
+    for ax, first in zip(plot_run(run).axes, (run.curves["test_error"].values[1], 1.0), strict=True):
+        assert ax.get_ylim()[1] <= 1e4 * first
+        assert ax.get_ylim()[0] > 1e-4
+
+
+@pytest.mark.parametrize("time", [1e-2, 1e150])
+def test_a_run_without_a_finite_number_has_a_picture(time):
+    run = make_run("diverged")
+    curves = run.curves.isel(time=slice(0, 2)) * np.nan
+    curves = curves.assign_coords(time=[0.0, time], log10_time=("time", [-np.inf, math.log10(time)]))
+    figure = plot_run(make_run("diverged", curves=curves))
+    figure.draw_without_rendering()
+    assert all("No finite" in ax.texts[0].get_text() for ax in figure.axes)
+
+
+def test_single_precision_draws_without_a_warning():
+    run = make_run()
+    plot_run(make_run(curves=run.curves.astype(np.float32))).draw_without_rendering()  # warnings are errors here
+
+
+@pytest.mark.parametrize("name", ["$$", r"$\bad{$", "a$b", "100 % $x_1$"])
+def test_a_dollar_in_a_setting_is_a_dollar(name):
+    figure = plot_run(make_run(spec=SPEC | {"task": {"kind": "Images", "folder": name, "n": 5}}))
+    figure.draw_without_rendering()
+    drawn = figure.axes[0]._left_title
+    assert name.replace("$", r"\$") in drawn.get_text().replace("\n", " ")
+    assert not drawn._preprocess_math(drawn.get_text())[1], "no formula"
+
+
+def test_the_caption_of_arrays_is_short_and_inside_the_picture():
+    shapes = {"X": [1000, 64], "y": [1000], "X_test": [797, 64], "y_test": [797]}
+    task = {"kind": "Arrays", "shapes": shapes, "sha256": "0123456789abcdef" * 4, "fit": None}
+    figure = plot_run(make_run(spec=SPEC | {"task": task}))
+    figure.draw_without_rendering()
+    title = figure.axes[0]._left_title
+    assert "01234567…" in title.get_text()
+    assert "89abcdef" not in title.get_text()
+    assert title.get_window_extent().x1 <= figure.bbox.x1
+    long = plot_run(make_run(spec=SPEC | {"task": {"kind": "Images", "folder": "deep/" * 60, "n": 5}}))
+    long.draw_without_rendering()
+    assert long.axes[0]._left_title.get_window_extent().x1 <= long.bbox.x1
+
+
+def test_theory_is_drawn_as_firmly_as_it_is_claimed():
+    moments = (
+        Moment("about", 1e3, 5e2, 2e3, True, seen=1.5e3),
+        Moment("order", 1e4, 1e3, 1e5, False),
+        Moment("at most", 1e1, 0.0, 1e1, True),
+    )
+    levels = {f"level {k}": 0.1 * (k + 1) for k in range(4)}
+    foreseen = {"foreseen": (np.array([1.0, 1e5]), np.array([1.0, 1e-30]))}
+    plain, figure = plot_run(make_run()), plot_run(make_run(), Overlay(levels, moments, foreseen))
+    above, _, clocks = figure.axes
+    assert above.get_ylim() == plain.axes[0].get_ylim(), "what is foreseen does not stretch the axis"
+    # No clock is a line across the curves: the only vertical lines are t_fit and t_gen.
+    assert sum(list(line.get_ydata()) == [0, 1] for line in above.get_lines()) == 2
+    styles = [line.get_linestyle() for line in above.get_lines() if line.get_label().startswith("level")]
+    assert len(styles) == 4
+    bars = [line for line in clocks.get_lines() if len(line.get_xdata()) == 2 and list(line.get_ydata()) != [0, 1]]
+    assert [tuple(line.get_xdata()) for line in bars[:2]] == [(5e2, 2e3), (1e3, 1e5)]
+    assert bars[0].get_linestyle() != bars[1].get_linestyle()
+    ticks = [line.get_xdata()[0] for line in clocks.get_lines() if line.get_marker() == "|"]
+    assert ticks == [1e3, 1e1], "an order of magnitude has no place of its own"
+    assert [line.get_xdata()[0] for line in clocks.get_lines() if line.get_marker() == "D"] == [1.5e3]
+    assert [text.get_text() for text in clocks.texts] == ["about", "order", "at most"]
+    figure.draw_without_rendering()
+    assert all(text.get_window_extent().x1 <= figure.bbox.x1 for text in clocks.texts)
+
+
+def test_what_a_model_observes_of_its_own_is_drawn():
+    run = make_run()
+    mine = np.linspace(-3, 1, run.curves.sizes["time"])
+    figure = plot_run(make_run(curves=run.curves.assign(sparsity=("time", mine))))
+    (line,) = (line for line in figure.axes[-1].get_lines() if line.get_label().startswith("sparsity"))
+    np.testing.assert_allclose(np.asarray(line.get_ydata()) * np.abs(mine[1:]).max(), mine[1:])
+    assert len(plot_run(run).axes) == 2

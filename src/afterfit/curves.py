@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
     import xarray as xr
 
-__all__ = ["NotCurves", "dataset", "from_parquet", "to_parquet"]
+__all__ = ["KNOWN", "NotCurves", "dataset", "from_parquet", "to_parquet"]
 
 _MEANING = {
     "train_loss": "training loss",
@@ -34,6 +34,7 @@ _MEANING = {
     "singular_values": "singular values of the weights",
     "weights": "weights of the linear predictor",
 }
+KNOWN = frozenset(_MEANING)  # anything else is a model's or task's own
 _AXES = ("time", "log10_time", "step")  # what every curve is over
 _LARGE = 1e8  # bytes from which on it is asked whether there is room for them
 _DIMENSIONS = {"singular_values": ("index",), "weights": ("coordinate",)}

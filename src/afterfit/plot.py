@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 import textwrap
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
+from afterfit.curves import KNOWN
 from afterfit.spec import DEFINING, Spec, SpecError
 
 if TYPE_CHECKING:
@@ -23,11 +25,13 @@ if TYPE_CHECKING:
 __all__ = [
     "TEST",
     "TRAIN",
+    "Moment",
     "Overlay",
     "legend_below",
     "log_time_axes",
     "mark_phases",
     "mathtext",
+    "plain",
     "plot_run",
     "setting_line",
     "verdict_of",
@@ -46,16 +50,35 @@ _NORMS = {
 _PHASES = {"t_fit": (r"t_\mathrm{fit}", ":"), "t_gen": (r"t_\mathrm{gen}", "-.")}
 
 
+_FAR = 1e3  # times its first value, beyond which a diverging curve leaves through the top of the picture
+
+
+@dataclasses.dataclass(frozen=True)
+class Moment:
+    """When theory says that something happens: about `time`, between `low` and `high`; `seen` is when it did.
+
+    `firm` says that the theory gives the constant, so that `time` itself means something. `says` is its name in the
+    picture, in words and mathtext.
+    """
+
+    says: str
+    time: float
+    low: float
+    high: float
+    firm: bool
+    seen: float | None = None
+
+
 @dataclasses.dataclass(frozen=True)
 class Overlay:
-    """What theory says of a run, to be drawn over it, each by its name.
+    """What theory says of a run, to be drawn over it.
 
-    `levels` are values of the test metric, `times` are predicted times with a window or None, `curves` are predicted
-    test metrics (times, values).
+    `curves` are foreseen test metrics (times, values) and `levels` values of the test metric, each by its name;
+    `moments` are predicted times.
     """
 
     levels: dict[str, float] = dataclasses.field(default_factory=dict)
-    times: dict[str, tuple[float, tuple[float, float] | None]] = dataclasses.field(default_factory=dict)
+    moments: tuple[Moment, ...] = ()
     curves: dict[str, tuple[NDArray, NDArray]] = dataclasses.field(default_factory=dict)
 
 
@@ -63,40 +86,52 @@ def plot_run(run: Run, overlay: Overlay | None = None) -> Figure:
     """Training and test curves over time with t_fit and t_gen marked, and the norms below.
 
     Time is on a log axis, so the initialisation at t = 0 is left out. Where times are too large for a float,
-    the axis is log₁₀ t. `overlay` is drawn over it, as `af.theory.plot` does.
+    the axis is log₁₀ t. A curve that diverges leaves through the top. Numbers that the model observes of its own
+    (`Model.observe`) have a panel below the norms. `overlay` is drawn over it, as `af.theory.plot` does.
 
     ```python
     plot_run(run).savefig("run.png", dpi=150)
     ```
     """
-    figure = Figure(figsize=(7.5, 5.4), layout="constrained")
-    above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
+    x, shown, in_logs = _clock(run.curves)
+    overlay = overlay if overlay is not None and not in_logs else Overlay()
+    own = [str(name) for name, curve in run.curves.items() if curve.ndim == 1 and name not in KNOWN]
+    heights = {"metric": 3.0, "norms": 2.0}
+    if overlay.moments:
+        heights["moments"] = 0.3 + 0.26 * len(overlay.moments)
+    if own:
+        heights["own"] = 1.5
+    figure = Figure(figsize=(7.5, 0.4 + sum(heights.values())), layout="constrained")
+    axes = figure.subplots(len(heights), 1, sharex=True, height_ratios=list(heights.values()), squeeze=False)[:, 0]
+    panels: dict[str, Axes] = dict(zip(heights, axes, strict=True))
     verdict, _ = verdict_of(run)
     kind = "no verdict" if verdict is None else verdict.kind
     unfinished = "" if run.status in ("finished", kind) else f" ({run.status})"
     figure.suptitle(f"{kind.capitalize()}{unfinished}", x=0.01, ha="left", weight="bold")
-    setting = textwrap.fill(setting_line(run.spec), 100, break_long_words=False, break_on_hyphens=False)
-    above.set_title(setting, loc="left", fontsize="small", color="0.3", pad=18)  # above the phases' labels
-    x, shown, in_logs = _clock(run.curves)
+    setting = textwrap.fill(setting_line(run.spec), 100, break_on_hyphens=False)
+    axes[0].set_title(plain(setting), loc="left", fontsize="small", color="0.3", pad=18)  # above the phases' labels
     if not shown.any():  # cut short before the first step
-        above.text(0.5, 0.5, "Nothing was observed after t = 0.", transform=above.transAxes, ha="center")
-        above.set_axis_off()
-        below.set_axis_off()
+        axes[0].text(0.5, 0.5, "Nothing was observed after t = 0.", transform=axes[0].transAxes, ha="center")
+        for ax in axes:
+            ax.set_axis_off()
         return figure
-    _draw_metric(above, run, x, shown)
-    if overlay is not None and not in_logs:
-        _draw_overlay(above, below, overlay, float(x[shown].min()), float(x[shown].max()))
-    _draw_norms(below, run.curves, x, shown)
-    log_time_axes(below, in_logs=in_logs)
+    diverged = "diverged" in (run.status, kind)
+    _draw_metric(panels["metric"], run, x, shown, diverged, overlay)
+    _draw_norms(panels["norms"], run.curves, x, shown, diverged)
+    if own:
+        _draw_own(panels["own"], run.curves, own, x, shown)
+    log_time_axes(axes[-1], in_logs=in_logs)
     if "slow time" in run.curves["time"].attrs.get("units", ""):
-        below.set_xlabel("slow time τ = penalty strength · t")
-    if in_logs:
-        below.set_xlim(x[shown].min(), x[shown].max())
-    for ax in (above, below):
+        axes[-1].set_xlabel("slow time τ = penalty strength · t")
+    axes[-1].set_xlim(*_ends(x[shown], in_logs))
+    if overlay.moments:
+        _draw_moments(panels["moments"], overlay.moments)
+    for name, ax in panels.items():
         if verdict is not None:
-            mark_phases(ax, verdict, in_logs=in_logs, label=ax is above)
+            mark_phases(ax, verdict, in_logs=in_logs, label=name == "metric")
         ax.grid(True, which="major", color="0.9", linewidth=0.6)
-        ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.02), frameon=False, fontsize="small")
+        if ax.get_legend_handles_labels()[0]:
+            ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.02), frameon=False, fontsize="small")
     return figure
 
 
@@ -168,6 +203,11 @@ def mark_phases(ax: Axes, verdict: Verdict, *, in_logs: bool = False, label: boo
         )
 
 
+def plain(text: str) -> str:
+    """`text` for Matplotlib to draw letter by letter: a dollar would begin a formula."""
+    return text.replace("$", r"\$")
+
+
 def setting_line(spec: dict[str, Any]) -> str:
     """A specification in one line: every noun with the settings that are not its defaults."""
     nouns = [spec[name] for name in ("task", "model", "penalty", "dynamics", "init") if name in spec]
@@ -186,6 +226,10 @@ def _say(value: Any) -> str:
         ]
         kind = value["kind"].rpartition(".")[2]  # without the module of a class from elsewhere
         return f"{kind}({', '.join(told)})" if told else kind
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{name}: {_say(v)}' for name, v in value.items())}}}"
+    if isinstance(value, str) and re.fullmatch("[0-9a-f]{32,}", value):
+        return f"{value[:8]}…"  # a digest tells two arrays apart by its beginning
     if isinstance(value, list):
         # An array written out (a shape, say) would fill the page.
         return f"[{', '.join(map(_say, value))}]" if len(value) <= 4 else f"[{len(value)} values]"
@@ -205,17 +249,33 @@ def _defaults(kind: str) -> dict[str, Any]:
 def _clock(curves: xr.Dataset) -> tuple[NDArray, NDArray, bool]:
     """Where to draw each observation, which have a place on the axis, and whether that is log₁₀ t."""
     time, log10_time = curves["time"].values, curves["log10_time"].values
-    in_logs = not bool(np.all(np.isfinite(time)))
+    in_logs = not bool(np.all(np.isfinite(_drawable(time))))
     return (log10_time if in_logs else time), np.isfinite(log10_time), in_logs
 
 
+def _ends(x: NDArray, in_logs: bool) -> tuple[float, float]:
+    """The limits of the time axis: those of the observations, with some room, and a width even where there is one."""
+    first, last = float(x.min()), float(x.max())
+    if in_logs:
+        return (first, last) if first < last else (first - 1, last + 1)
+    room = max((last / first) ** 0.04, 1.2)
+    return first / room, last * room
+
+
 def _drawable(values: NDArray) -> NDArray:
-    """`values` without what is near the end of floating-point numbers, where axes overflow."""
+    """`values` in double precision without what is near the end of its numbers, where axes overflow."""
+    values = np.asarray(values, dtype=float)
     return np.where(np.abs(values) < 1e150, values, np.nan)
 
 
-def _draw_metric(ax: Axes, run: Run, x: NDArray, shown: NDArray) -> None:
-    """The curves that the verdict is about, with the thresholds it used."""
+def _positive(*curves: NDArray) -> NDArray:
+    """All the values of some curves that have a place on a log axis."""
+    values = np.concatenate(curves)
+    return values[np.isfinite(values) & (values > 0)]
+
+
+def _draw_metric(ax: Axes, run: Run, x: NDArray, shown: NDArray, diverged: bool, overlay: Overlay) -> None:
+    """The curves that the verdict is about, with the thresholds it used and what theory says of them."""
     metric = run.metric
     train, test = (_drawable(run.curves[f"{side}_{metric}"].values) for side in ("train", "test"))
     marker = "." if shown.sum() < 2 else ""  # a line needs two points
@@ -229,60 +289,106 @@ def _draw_metric(ax: Axes, run: Run, x: NDArray, shown: NDArray) -> None:
     if metric == "accuracy":
         ax.set_ylim(-0.03, 1.05)
         ax.set_ylabel("accuracy")
-        return
-    ax.set_yscale("log")
-    ax.set_ylabel("relative error")
-    both = np.concatenate([train[shown], test[shown]])
-    both = both[np.isfinite(both) & (both > 0)]
-    if both.size and run.status == "diverged":  # let it leave through the top, or nothing else can be seen
-        ax.set_ylim(top=min(both.max(), 1e3 * max(train[0], test[0])))
+    else:
+        ax.set_ylabel("relative error")
+        both = _positive(train[shown], test[shown])
+        if not both.size:
+            ax.text(0.5, 0.5, "No finite error was observed after t = 0.", transform=ax.transAxes, ha="center")
+        ax.set_yscale("log" if both.size or min(levels) > 0 else "linear")
+        if both.size and diverged:
+            top = min(both.max(), _FAR * max(_positive(train[:2], test[:2]), default=1.0))
+            ax.set_ylim(min(both.min(), *levels) / 2, 2 * top)
+    limits = ax.get_ylim()  # of what was measured: a foreseen curve may fall for ever
+    for name, (times, values) in overlay.curves.items():
+        ax.plot(times, _drawable(values), label=name, color="k", linewidth=1.2, linestyle=(0, (1, 1.2)), zorder=3)
+    ax.set_ylim(*limits)
+    _draw_levels(ax, overlay.levels)
 
 
 _LEVELS = ("-", (0, (6, 2)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (8, 2, 1, 2)))  # told apart without colour
-_TIMES = ((0, (4, 2)), (0, (1, 1.5)), "-", (0, (6, 1, 1, 1)))
 
 
-def _draw_overlay(above: Axes, below: Axes, overlay: Overlay, first: float, last: float) -> None:
-    """Theory in greys and purple, thinner than what was measured: levels across, times down, curves on top."""
-    floor = above.get_ylim()[0] if above.get_yscale() == "log" else -np.inf
-    for k, (name, level) in enumerate(overlay.levels.items()):
-        if level > floor:
-            style = _LEVELS[k % len(_LEVELS)]
-            above.axhline(level, label=name, color="#7B3294", linewidth=0.9, linestyle=style, zorder=1.5)
-    for k, (name, (time, window)) in enumerate(overlay.times.items()):
-        if not first <= time <= last:
-            continue
-        for ax in (above, below):
-            if window is not None:
-                ax.axvspan(*window, color="0.93", zorder=0)
-            label = name if ax is above else None
-            ax.axvline(time, label=label, color="#7B3294", linewidth=1.2, linestyle=_TIMES[k % len(_TIMES)], zorder=1.6)
-    for name, (times, values) in overlay.curves.items():
-        above.plot(times, _drawable(values), label=name, color="k", linewidth=1.2, linestyle=(0, (1, 1.2)), zorder=3)
+def _draw_levels(ax: Axes, levels: dict[str, float]) -> None:
+    """The test metric of limits, in purple and thinner than what was measured; none that the axis does not reach."""
+    low, high = ax.get_ylim()
+    for style, (name, level) in zip(_LEVELS, levels.items(), strict=False):
+        if low < level < high or ax.get_yscale() != "log":
+            ax.axhline(level, label=name, color="#7B3294", linewidth=0.9, linestyle=style, zorder=1.5)
 
 
-def _draw_norms(ax: Axes, curves: xr.Dataset, x: NDArray, shown: NDArray) -> None:
-    """The norms on one axis, each divided by its last value, which the legend gives."""
-    by_decades = False
+def _draw_moments(ax: Axes, moments: tuple[Moment, ...]) -> None:
+    """A row each: a bar where theory allows it, its own time where it is firm, and when it was seen."""
+    left, right = ax.get_xlim()
+    purple = "#7B3294"
+
+    def mark(time: float, row: int, marker: str, size: float, inside: str = purple, **look: Any) -> None:
+        ax.plot([time], [row], marker=marker, markersize=size, color=purple, markerfacecolor=inside, **look)
+
+    for row, moment in enumerate(moments):
+        ends = [max(moment.low, left), min(moment.high, right)]
+        style, width = ("-", 5.0) if moment.firm else ((0, (1, 1.2)), 1.6)
+        ax.plot(ends, [row, row], color=purple, linewidth=width, linestyle=style, alpha=0.5, solid_capstyle="butt")
+        if moment.firm:
+            mark(moment.time, row, "|", 10, markeredgewidth=1.8)
+        if moment.low < left:
+            mark(left, row, "<", 5, clip_on=False)
+        if moment.high > right:
+            mark(right, row, ">", 5, clip_on=False)
+        if moment.seen is not None:
+            mark(moment.seen, row, "D", 5, inside="w", zorder=4)
+        ax.annotate(
+            moment.says,
+            (1.0, row),
+            xycoords=ax.get_yaxis_transform(),
+            xytext=(8, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize="small",
+        )
+    ax.set_xlim(left, right)
+    ax.set_ylim(len(moments) - 0.4, -0.6)
+    ax.set_yticks([])
+    ax.set_ylabel("clocks\n(◇ seen)", rotation=0, ha="right", va="center", fontsize="small")
+
+
+def _draw_norms(ax: Axes, curves: xr.Dataset, x: NDArray, shown: NDArray, diverged: bool) -> None:
+    """The norms on one axis, each divided by its last value (its first if they diverge), which the legend gives."""
+    which, by_decades = ("first", True) if diverged else ("last", False)
+    drawn = np.empty(0)
     for name, (symbol, style) in _NORMS.items():
         values = _drawable(curves[name].values[shown])
-        usable = values[np.isfinite(values) & (values > 0)]
+        usable = _positive(values)
         if not usable.size:
             continue
-        last = float(usable[-1])
+        unit = float(usable[0 if diverged else -1])
         # It falls by more than a decade, or spends most of the picture a decade below its end.
-        by_decades |= usable.max() > 10 * last or np.median(usable) < 0.1 * last
-        ax.plot(x[shown], values / last, label=f"{symbol}, last: {last:.3g}", **style)
-    ax.set_ylabel("norm / its last value")
-    if by_decades:
+        by_decades |= usable.max() > 10 * unit or np.median(usable) < 0.1 * unit
+        ax.plot(x[shown], values / unit, label=f"{symbol}, {which}: ${mathtext(unit)}$", **style)
+        drawn = np.concatenate([drawn, usable / unit])
+    ax.set_ylabel(f"norm / its {which} value")
+    if not drawn.size:
+        ax.text(0.5, 0.5, "No finite norm was observed after t = 0.", transform=ax.transAxes, ha="center")
+    elif by_decades:
         ax.set_yscale("log")
+        if diverged:
+            ax.set_ylim(drawn.min() / 2, 2 * min(drawn.max(), _FAR))
     else:
         ax.set_ylim(bottom=0)
 
 
+def _draw_own(ax: Axes, curves: xr.Dataset, names: list[str], x: NDArray, shown: NDArray) -> None:
+    """What the model observes of its own, each divided by its largest size, which the legend gives."""
+    for style, name in zip(_LEVELS * len(names), names, strict=False):
+        values = _drawable(curves[name].values[shown])
+        size = float(np.nanmax(np.abs(values))) if np.isfinite(values).any() else 0.0
+        label = f"{plain(name)}, largest: ${mathtext(size)}$"
+        ax.plot(x[shown], values / (size or 1.0), label=label, color="0.2", linestyle=style, linewidth=1.4)
+    ax.set_ylabel("own / largest")
+
+
 def mathtext(x: float) -> str:
     """A number for Matplotlib's mathtext: 0.031, 42 or 3.0·10⁵."""
-    if 1e-2 <= abs(x) < 999.5:
+    if x == 0 or 1e-2 <= abs(x) < 999.5:
         return f"{x:.3g}"
     mantissa, exponent = f"{x:.1e}".split("e")
     return rf"{mantissa} \cdot 10^{{{int(exponent)}}}"

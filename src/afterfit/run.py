@@ -97,12 +97,7 @@ class Run:
         self, *, fit: float | None = None, generalise: float | None = None, settings: Settings | None = None
     ) -> Verdict:
         """The verdict under other thresholds: `fit` for the training metric, `generalise` for the test metric."""
-        train, test = self.criteria.train, self.criteria.test
-        criteria = Criteria(
-            train if fit is None else Threshold(train.like, fit),
-            test if generalise is None else Threshold(test.like, generalise),
-        )
-        curves = self.curves
+        criteria, curves = self.judged(fit=fit, generalise=generalise).criteria, self.curves
         return diagnose(
             curves["time"].values,
             curves[f"train_{self.metric}"].values,
@@ -114,6 +109,15 @@ class Run:
             log10_time=curves["log10_time"].values,
             settings=settings or Settings(),
         )
+
+    def judged(self, *, fit: float | None = None, generalise: float | None = None) -> Run:
+        """This run under other thresholds, which its verdict and its picture then go by."""
+        train, test = self.criteria.train, self.criteria.test
+        criteria = Criteria(
+            train if fit is None else Threshold(train.like, fit),
+            test if generalise is None else Threshold(test.like, generalise),
+        )
+        return self if criteria == self.criteria else dataclasses.replace(self, criteria=criteria)
 
     def plot(self) -> Figure:
         """Training and test curves over time with t_fit and t_gen marked, and the norms below."""

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 __all__ = [
     "INTERRUPTED",
     "Changes",
+    "Fit",
+    "Generalise",
     "Quiet",
     "ScaleOption",
     "StoreOption",
@@ -279,6 +281,14 @@ ScaleOption = Annotated[
         autocompletion=complete_scale,
         show_default=False,
     ),
+]
+Fit = Annotated[
+    float | None,
+    typer.Option(help="The training level that counts as fitted. [default: the task's]", show_default=False),
+]
+Generalise = Annotated[
+    float | None,
+    typer.Option(help="The test level that counts as generalised. [default: the task's]", show_default=False),
 ]
 Changes = Annotated[
     list[str] | None,

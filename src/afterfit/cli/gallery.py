@@ -49,6 +49,8 @@ def show(
     say(f"{entry.id}: {entry.title}", bold=True)
     say(wrap(f"{paper_titles()[entry.paper]}, {entry.where}"))
     say(f"\n{wrap(entry.about)}\n")
+    if departure := entry.departure(entry.experiments(scale)):
+        say(f"{wrap(departure)}\n")
     say("Claims", bold=True)
     for claim in entry.claims:
         say(wrap(f"- {claim}", "  "))

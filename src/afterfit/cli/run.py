@@ -15,6 +15,8 @@ import typer
 from afterfit.cli._app import (
     INTERRUPTED,
     Changes,
+    Fit,
+    Generalise,
     Quiet,
     ScaleOption,
     cache_compilations,
@@ -50,6 +52,8 @@ def run(
     ],
     scale: ScaleOption = None,
     changes: Changes = None,
+    fit: Fit = None,
+    generalise: Generalise = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -71,7 +75,8 @@ def run(
 
     An experiment in a file has the tables [task], [model], [penalty], [dynamics] and [init]; `afterfit show
     ID` prints one to start from. Each run is saved as soon as it ends. Ctrl-C ends the current run early and
-    keeps what was observed.
+    keeps what was observed. --fit and --generalise are how the runs are judged here, in words and in pictures; their
+    files keep the task's own thresholds.
     """
     from afterfit.files import write_atomically
     from afterfit.report import picture_bytes, write_report
@@ -84,6 +89,7 @@ def run(
 
     cache_compilations()
     runs, complete = _carry_out(experiments, label, out / "runs", quiet)
+    runs = {name: run.judged(fit=fit, generalise=generalise) for name, run in runs.items()}
     for name, finished in runs.items():
         _tell(name if len(experiments) > 1 else "", finished, quiet)
     if not runs:
@@ -95,8 +101,8 @@ def run(
         title=f"{entry.title} ({label} scale)" if entry else label,
         runs=runs,
         figure=picture if entry and complete else None,  # else it is the headline's curves, shown anyway
-        about=_introduce(entry) if entry else "",
-        command=_spell_command(job, scale, changes or []),
+        about=_introduce(entry, experiments) if entry else "",
+        command=_spell_command(job, scale, changes or [], fit, generalise),
     )
     for what, place in (("runs", "runs"), ("picture", "figure.png"), ("report", "report.html")):
         say(str(out / place) if quiet else f"{what:8} {out / place}")
@@ -191,7 +197,7 @@ def _keep(run: Run, directory: Path) -> None:
 def _tell(name: str, run: Run, quiet: bool) -> None:
     """The verdict on a run, and what went wrong with it."""
     from afterfit.plot import verdict_of
-    from afterfit.report import warning
+    from afterfit.report import floor, warning
 
     verdict, said = verdict_of(run)
     if quiet:
@@ -202,6 +208,8 @@ def _tell(name: str, run: Run, quiet: bool) -> None:
             say(f"  - followed by {run.method}.")
         if run.status == "finished" and run.message:
             say(f"  - {run.message}")
+        if floor(run):
+            say(f"  - {floor(run)}")
     if warning(run):
         complain(f"{name}: {warning(run)}" if name else warning(run))
 
@@ -218,13 +226,16 @@ def _draw(entry: Entry | None, runs: Mapping[str, Run]) -> Figure:
     return plot_run(next(iter(runs.values())))
 
 
-def _introduce(entry: Entry) -> str:
+def _introduce(entry: Entry, experiments: Mapping[str, Experiment]) -> str:
     return (
-        f"{entry.about}\n\n{paper_titles()[entry.paper]}, {entry.where}. "
+        f"{entry.about}\n\n{entry.departure(experiments)}\n\n{paper_titles()[entry.paper]}, {entry.where}. "
         f"Its claims are checked by: afterfit verify {entry.id}"
     )
 
 
-def _spell_command(job: str, scale: str | None, changes: Sequence[str]) -> str:
-    options = [*(["--scale", scale] if scale else []), *(part for c in changes for part in ("--set", c))]
-    return readable(shlex.join(["afterfit", "run", job, *options]))
+def _spell_command(
+    job: str, scale: str | None, changes: Sequence[str], fit: float | None, generalise: float | None
+) -> str:
+    given = {"--scale": scale, "--fit": fit, "--generalise": generalise}
+    options = [part for name, value in given.items() if value is not None for part in (name, str(value))]
+    return readable(shlex.join(["afterfit", "run", job, *options, *(part for c in changes for part in ("--set", c))]))

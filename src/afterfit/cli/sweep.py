@@ -12,6 +12,8 @@ import typer
 
 from afterfit.cli._app import (
     Changes,
+    Fit,
+    Generalise,
     Quiet,
     ScaleOption,
     StoreOption,
@@ -76,9 +78,11 @@ def sweep(
     `"penalty.strength" = "log:1e-6:1e-2:17"`; or [sweep.refine] with `names`, `budget` and `ranges`, to look for the
     boundary between verdicts. Options come before what the file says. `afterfit report SWEEP` makes a page of it.
     """
+    from afterfit.experiment import Experiment
     from afterfit.sweeps import SweepFailed
 
     asked = _ask(job, scale, over or [], seeds, changes or [], store)
+    assert isinstance(asked.spec, Experiment)  # one that can be run, being made here
     warn_of_length([asked.spec], quiet)
     if not quiet:
         say(f"sweep {asked.id}: {_in_short(asked)}")
@@ -104,13 +108,16 @@ def report(
     out: Annotated[
         Path | None, typer.Option(help="The file. [default: results/sweep-<id>.html]", show_default=False)
     ] = None,
+    fit: Fit = None,
+    generalise: Generalise = None,
     store: StoreOption = "results/store",
     quiet: Quiet = False,
 ) -> None:
     """Make a page of a sweep.
 
     One HTML file with nothing beside it: phase diagram, curves, fitted laws with intervals, tables, and how to
-    reproduce it. A sweep that is not complete is shown as far as it is.
+    reproduce it. A sweep that is not complete is shown as far as it is. --fit and --generalise judge its runs by other
+    thresholds than the task's.
     """
     from afterfit.report import write_sweep_report
     from afterfit.store import Store
@@ -120,6 +127,8 @@ def report(
     asked = Sweep.from_dict(place.sweep(id), place)
     out = out or Path("results") / f"sweep-{asked.id}.html"
     out.parent.mkdir(parents=True, exist_ok=True)
+    if fit is not None or generalise is not None:
+        asked = asked.judged(fit=fit, generalise=generalise)
     write_sweep_report(out, asked)
     say(str(out) if quiet else f"report  {out}")
 

@@ -338,4 +338,5 @@ def _verdict(
         evidence=tuple(evidence),
         criteria=Criteria(train.threshold, test.threshold),
         fitted_at_first_sight=fit is not None and bool(fit.start == train.tau[0]),
+        t_half=None if passage is None else power_of_ten(passage.middle),
     )

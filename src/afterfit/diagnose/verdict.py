@@ -25,7 +25,17 @@ VERDICTS = (
     "grokking without understanding",
     "diverged",
 )
-_NUMBERS = ("t_fit", "t_gen", "delay_ratio", "delay", "width_decades", "width_relative", "progress", "t_expected")
+_NUMBERS = (
+    "t_fit",
+    "t_gen",
+    "t_half",
+    "delay_ratio",
+    "delay",
+    "width_decades",
+    "width_relative",
+    "progress",
+    "t_expected",
+)
 _UNGENERALISED = ("misgrokking", "never generalised", "grokking under way", "grokking without understanding")
 
 
@@ -80,12 +90,12 @@ class Verdict:
     met; where that was lost again (training collapsed, misgrokking) they are when it was first met. A time is
     `None` where there is none, and `inf` where it has no float: the evidence then gives its logarithm.
 
-    `width_decades` is how long the test curve takes from 10 % to 90 % of the way between its levels before
-    and after the transition, in log₁₀ time; `width_relative` is that stretch of time divided by t_gen, or by
-    the time of half-way where the transition does not lead to generalisation. `plateaus` holds the levels
-    `train_end`, `test_after` (both at the end) and, where there is a transition, `test_before`, in the units
-    of the curves. `fitted_at_first_sight` says that the first observation was fitted already, so that t_fit is
-    an upper bound and the delay a lower one.
+    `t_half` is when the test curve is half-way between its levels before and after the transition, and
+    `width_decades` how long it takes from 10 % to 90 % of the way, in log₁₀ time; `width_relative` is that
+    stretch of time divided by t_gen, or by t_half where the transition does not lead to generalisation.
+    `plateaus` holds the levels `train_end`, `test_after` (both at the end) and, where there is a transition,
+    `test_before`, in the units of the curves. `fitted_at_first_sight` says that the first observation was
+    fitted already, so that t_fit is an upper bound and the delay a lower one.
 
     Of grokking under way, `progress` is the share of the way from the plateau to the threshold that is done, and
     `t_expected` the time at which the test curve would get there at its present pace: a guess, no forecast.
@@ -104,6 +114,7 @@ class Verdict:
     fitted_at_first_sight: bool = False
     progress: float | None = None
     t_expected: float | None = None
+    t_half: float | None = None
 
     def __post_init__(self):
         require(self.kind in VERDICTS, f"unknown verdict {self.kind!r}: {nearest(str(self.kind), VERDICTS)}")

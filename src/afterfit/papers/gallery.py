@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from afterfit.experiment import Experiment
+from afterfit.experiment import Experiment, flatten
 from afterfit.progress import progress_bar
 from afterfit.run import Run
 from afterfit.spec import nearest, require
@@ -54,7 +54,10 @@ class Claim:
 
 
 class Entry(abc.ABC):
-    """A figure or theorem: `id` is `paper/figure`, `where` its place in the paper, `about` what it shows."""
+    """A figure or theorem: `id` is `paper/figure`, `where` its place in the paper, `about` what it shows.
+
+    `about` describes the runs at paper scale; `departure` says how others differ from it.
+    """
 
     id: ClassVar[str]
     title: ClassVar[str]
@@ -79,6 +82,23 @@ class Entry(abc.ABC):
         """The paper's name, such as `lyu2023`."""
         return self.id.split("/")[0]
 
+    def departure(self, experiments: Mapping[str, Experiment]) -> str:
+        """What is not as `about` says in these runs, made small or with changed settings; empty at paper scale."""
+        paper = self.experiments("paper")
+        (name, headline), (_, original) = next(iter(experiments.items())), next(iter(paper.items()))
+        own, theirs = (flatten(experiment.to_dict()) for experiment in (headline, original))
+        changed = [
+            f"{setting} = {in_words(own.get(setting))} (not {in_words(theirs.get(setting))})"
+            for setting in {**own, **theirs}
+            if own.get(setting) != theirs.get(setting)
+        ]
+        if len(experiments) != len(paper):
+            changed.append(f"{len(experiments)} runs (not {len(paper)})")
+        if not changed:
+            return ""
+        which = f"the run {name} here" if len(experiments) > 1 else "the run here"
+        return f"The text above is about the setting at paper scale. That of {which} has {', '.join(changed)}."
+
     def run(self, scale: str, changes: Mapping[str, Any] | None = None, progress: bool | None = None) -> dict[str, Run]:
         """Carry out the experiments of the picture, with some settings changed."""
         check_scale(scale)
@@ -93,6 +113,13 @@ class Entry(abc.ABC):
             now = time.monotonic()
             yield Claim(self.id, **dataclasses.asdict(finding), scale=scale, seconds=round(now - began, 3))
             began = now
+
+
+def in_words(value: Any) -> str:
+    """The value of a setting, shortened where it is long."""
+    if isinstance(value, list) and len(value) > 4:
+        return f"{len(value)} values"
+    return "none" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def check_scale(scale: str) -> None:

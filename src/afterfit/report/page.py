@@ -12,8 +12,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from afterfit.experiment import flatten
+from afterfit.experiment import Experiment, flatten
 from afterfit.files import write_atomically
+from afterfit.spec import SpecError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Raw",
     "escape",
+    "not_readable",
     "paragraphs",
     "picture",
     "picture_bytes",
@@ -59,6 +61,15 @@ def picture_bytes(figure: Figure) -> bytes:
 def to_toml(spec: Mapping[str, Any]) -> str:
     """A specification as TOML, one dotted name a line: what `afterfit run my.toml` reads."""
     return "\n".join(f"{name} = {_toml(v)}" for name, v in flatten(spec).items() if v is not None)
+
+
+def not_readable(spec: Mapping[str, Any]) -> str:
+    """Why a specification cannot be made an experiment again, such as one of arrays; empty if it can."""
+    try:
+        Experiment.from_dict(spec)
+    except SpecError as error:
+        return str(error)
+    return ""
 
 
 def _toml(value: Any) -> str:

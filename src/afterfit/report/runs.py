@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ from afterfit.plot import Overlay, plot_run, verdict_of
 from afterfit.report.page import (
     Raw,
     escape,
+    not_readable,
     paragraphs,
     picture,
     section,
@@ -20,7 +22,7 @@ from afterfit.report.page import (
     versions,
     write_page,
 )
-from afterfit.theory import explain, overlay
+from afterfit.theory import explain, forecast, instance_of, overlay
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from afterfit.papers import Claim
     from afterfit.run import Run
 
-__all__ = ["warning", "write_report"]
+__all__ = ["floor", "warning", "write_report"]
 
 _DRAWN = 4  # runs that get a picture of their own; of more, the first ones
 
@@ -76,12 +78,30 @@ def warning(run: Run) -> str:
     return run.message if named else f"{run.status}: {run.message}"
 
 
+def floor(run: Run) -> str:
+    """Where a penalty holds the training error above its threshold, a sentence that says so; else nothing."""
+    verdict, _ = verdict_of(run)
+    strength = run.spec["penalty"].get("strength") or 0.0
+    if verdict is None or verdict.kind != "never fitted" or run.metric != "error" or not strength:
+        return ""
+    time, error = run.curves["time"].values, run.curves["train_error"].values
+    late, threshold = error[time >= time[-1] / 2], run.criteria.train.value
+    if len(late) < 3 or late.max() > 1.1 * late.min():
+        return ""
+    enough = 10.0 ** math.ceil(math.log10(late.max()))
+    return (
+        f"the train error has settled at {late[-1]:.2g}, above the threshold of {threshold:g}: that is as far as a "
+        f"penalty of strength {strength:g} lets it. Judge by another threshold (fit={enough:g}), or weaken the penalty."
+    )
+
+
 def _verdicts(runs: Mapping[str, Run]) -> str:
     """Every run's verdict with its evidence; the first ones with their curves, the others folded away."""
     parts = []
     for k, (name, run) in enumerate(runs.items()):
         judged, said = verdict_of(run)
         sentences = "".join(f"<li>{escape(sentence)}</li>" for sentence in judged.evidence) if judged else ""
+        sentences += f"<li>{escape(floor(run))}</li>" if floor(run) else ""
         evidence = f"<ul>{sentences}</ul>" if sentences else ""
         status = f'<p class="bad">{escape(warning(run))}</p>' if warning(run) else ""
         verdict = f'<p class="verdict">{escape(said)}</p>'
@@ -99,13 +119,14 @@ def _verdicts(runs: Mapping[str, Run]) -> str:
 def _theory(run: Run) -> tuple[Overlay | None, str]:
     """What theory says of a run: what to draw over it, and a page folded away. No failure of it costs the report."""
     if run.status == "diverged" or verdict_of(run)[0] is None:
-        return None, ""
+        return None, "<p>Theory is not asked: the run came to nothing that it could speak of.</p>"
     try:
-        explained = explain(run)
+        explained, foreseen = explain(run), forecast(instance_of(run).experiment)
     except Exception as error:  # a run of the user's own making can be more than theory expects
         return None, f"<p>Theory has nothing to say of this run: {escape(error)}</p>"
-    page = f"<details><summary>What theory says of it</summary><pre>{escape(explained)}</pre></details>"
-    return overlay(explained.limits, explained.clocks), page
+    said = f"{explained}\n\nBefore the run\n  {foreseen}"
+    page = f"<details><summary>What theory says of it</summary><pre>{escape(said)}</pre></details>"
+    return overlay(explained.limits, explained.clocks, foreseen), page
 
 
 def _claims(claims: Iterable[Claim]) -> str:
@@ -153,7 +174,11 @@ def _reproduce(runs: Mapping[str, Run], command: str) -> str:
     name, headline = next(iter(runs.items()))
     which = f" (here of the run {escape(name)})" if len(runs) > 1 else ""
     asked = f"<p>On the command line:</p><pre>{escape(command)}</pre>" if command else ""
-    return (
-        f"{asked}<p>Or from its specification{which}: save these lines as <code>my.toml</code> and run "
-        f"<code>afterfit run my.toml</code>.</p><pre>{escape(to_toml(headline.spec))}</pre>"
+    why = not_readable(headline.spec)
+    how = (
+        f"In Python, with <code>af.train</code>: a file cannot hold all of it ({escape(why)}) What it says{which} is"
+        if why
+        else f"Or from its specification{which}: save these lines as <code>my.toml</code> and run "
+        "<code>afterfit run my.toml</code>."
     )
+    return f"{asked}<p>{how}</p><pre>{escape(to_toml(headline.spec))}</pre>"

@@ -12,6 +12,7 @@ import numpy as np
 from afterfit.experiment import flatten
 from afterfit.report.page import (
     escape,
+    not_readable,
     paragraphs,
     picture,
     section,
@@ -22,6 +23,7 @@ from afterfit.report.page import (
     write_page,
 )
 from afterfit.spec import SpecError
+from afterfit.sweeps.phases import middle
 from afterfit.sweeps.pictures import curves_by_knob
 
 if TYPE_CHECKING:
@@ -63,8 +65,11 @@ def _in_short(sweep: Sweep, data: xr.Dataset) -> str:
     counts = Counter(kind for kind in data["verdict"].values.ravel().tolist() if kind)
     kinds = ", ".join(f"{count} {kind}" for kind, count in counts.most_common())
     knobs = " and ".join(f"{len(values)} values of {name}" for name, values in sweep.knobs.items())
-    missing = len(sweep.missing)
+    there = set(sweep.store.ids())
+    missing = sum(sweep.run_id(point, seed) not in there for point in sweep.points for seed in sweep.seeds)
     unfinished = f" {missing} runs are missing: run the sweep again to complete it." if missing else ""
+    asked = ", ".join(f"{name} {value:g}" for name, value in sweep.thresholds.items() if value is not None)
+    unfinished += f" Judged by other thresholds than the task's: {asked}." if asked else ""
     return f"{counts.total()} runs over {knobs}, {len(sweep.seeds)} seeds: {kinds}.{unfinished}"
 
 
@@ -84,7 +89,7 @@ def _phase_diagrams(sweep: Sweep) -> str:
 def _curves(sweep: Sweep, data: xr.Dataset) -> str:
     if sweep.refine is not None:
         return "<p>The curves are in the runs.</p>"
-    metric = sweep.spec.task.metric
+    metric = data.attrs["metric"]
     return "\n".join(
         picture(curves_by_knob(data, metric, name), f"Training and test {metric} by {name}") for name in sweep.knobs
     )
@@ -101,7 +106,9 @@ def _laws(sweep: Sweep) -> str:
         between = f"{interval[0]:.3g} to {interval[1]:.3g}" if interval else "one seed: none"
         exponent, constant = f"{fit.exponent:.3g}", f"{fit.constant:.3g}"
         doubt = f"{law.never} may never, and are not just late" if law.never else ""
-        rows.append((quantity, x, exponent, between, constant, f"{fit.n} ({fit.n_censored} censored)", doubt))
+        left_out = f", {fit.n_left_out} left out (diverged)" if fit.n_left_out else ""
+        runs = f"{fit.n} ({fit.n_censored} censored{left_out})"
+        rows.append((quantity, x, exponent, between, constant, runs, doubt))
         if quantity == "t_gen":
             drawn.append(picture(law.plot(), str(law)))
     head = ("quantity", "against", "exponent", "95 % interval over seeds", "constant", "runs", "")
@@ -122,26 +129,39 @@ def _found(sweep: Sweep) -> Iterator[tuple[str, str, ScalingLaw | str]]:
 
 def _cells(sweep: Sweep, data: xr.Dataset) -> str:
     """One row a place: what its seeds say."""
-    metric = f"final_test_{sweep.spec.task.metric}"
+    metric = f"final_test_{data.attrs['metric']}"
     rows = []
     for point in sweep.points:
         cell = data.isel(dict(zip(sweep.knobs, point, strict=True)))
         kinds = Counter(kind for kind in cell["verdict"].values.tolist() if kind)
         said = ", ".join(f"{kind} ({count})" if len(kinds) > 1 else kind for kind, count in kinds.most_common())
-        values = (value_in_words(sweep.knobs[name][k]) for name, k in zip(sweep.knobs, point, strict=True))
-        never = int(np.isnan(cell["t_gen"].values).sum())
-        times = [_median(cell[name].values) for name in ("t_fit", "t_gen", metric, "seconds")]
-        rows.append((*values, said, times[0], times[1], str(never) if never else "", times[2], times[3]))
-    head = (*sweep.knobs, "verdict", "t_fit", "t_gen", "never", metric.replace("_", " "), "seconds")
-    return f"<p>Medians over seeds; <em>never</em> counts seeds without a t_gen.</p>{table(head, rows)}"
+        values = (_short(sweep.knobs[name][k]) for name, k in zip(sweep.knobs, point, strict=True))
+        ran = cell["status"].values != ""
+        never = int((ran & np.isnan(cell["t_gen"].values)).sum())
+        broken = cell["verdict"].values == "diverged"
+        columns = {name: cell[name].values[ran] for name in ("t_fit", "t_gen", metric, "seconds")}
+        columns[metric] = np.where(broken[ran], np.nan, columns[metric])
+        words = {"t_fit": "never", "t_gen": "never", metric: "diverged"}
+        said_of = [_median(column, words.get(name, "")) for name, column in columns.items()]
+        rows.append((*values, said or "no run", *said_of[:2], str(never) if never else "", *said_of[2:]))
+    head = (*sweep.knobs, "verdict", "t_fit", "t_gen", "without t_gen", metric.replace("_", " "), "seconds")
+    return (
+        "<p>Medians over seeds (of an even number, the lower of the two in the middle; a time that never came is "
+        f"longer than any other). <em>Without t_gen</em> counts seeds.</p>{table(head, rows)}"
+    )
 
 
-def _median(values: np.ndarray) -> str:
-    """Where a time that never came counts as longer than any other."""
-    if np.isnan(values).all():
+def _short(value: object) -> str:
+    """A knob's value for a table; the setting has all its digits."""
+    return f"{value:.4g}" if isinstance(value, float) else value_in_words(value)
+
+
+def _median(values: np.ndarray, never: str) -> str:
+    """The median in words, where NaN is above all numbers and is called `never`."""
+    if not values.size:
         return ""
-    middle = np.median(np.where(np.isnan(values), np.inf, values))
-    return f"{middle:.3g}" if np.isfinite(middle) else "later than the end"
+    median = float(middle(np.where(np.isnan(values), np.inf, values)))
+    return f"{median:.3g}" if np.isfinite(median) else never
 
 
 def _setting(sweep: Sweep) -> str:
@@ -160,8 +180,11 @@ def _reproduce(sweep: Sweep, command: str) -> str:
     for key, settings in tables.items():
         inside = "\n".join(f'"{name}" = {value_in_words(value)}' for name, value in settings.items())
         lines.append(f"[sweep.{key}]\n{inside}")
-    return (
-        f"{asked}<p>Or save these lines as <code>my.toml</code> and run <code>afterfit sweep my.toml</code>; in "
-        f"Python, <code>af.Sweep.from_dict</code> reads <code>sweep-{sweep.id}.json</code> of the store.</p>"
-        f"<pre>{escape(chr(10).join(lines))}</pre>"
+    why = not_readable(written["spec"])
+    how = (
+        f"In Python, with <code>af.sweep</code>: a file cannot hold all of it ({escape(why)}) What it says is"
+        if why
+        else "Or save these lines as <code>my.toml</code> and run <code>afterfit sweep my.toml</code>; in Python, "
+        f"<code>af.Sweep.from_dict</code> reads <code>sweep-{sweep.id}.json</code> of the store."
     )
+    return f"{asked}<p>{how}</p><pre>{escape(chr(10).join(lines))}</pre>"

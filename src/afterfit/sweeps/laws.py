@@ -2,6 +2,7 @@
 
 A run that had not got there by its end says that its time is longer than that: it is censored. Leaving such runs out
 keeps the quick ones and bends the law. Here each contributes the probability of a time beyond its end (Tobin 1958).
+A run that diverged has no later times to speak of: it is left out, and counted in words.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ __all__ = ["PowerLaw", "fit_power_law"]
 class PowerLaw:
     """t = C·xᵖ, with `exponent` p and `constant` C, as `fit_power_law` found it.
 
-    `sigma` is the scatter of log t about the law (natural logarithm), `n` how many runs it was fitted to and
-    `n_censored` how many of these had not got there by their end. `covariance` is that of (log C, p) over seeds; it is
-    None with one seed, which cannot say how much another would differ, and infinite where the law hangs on so few
-    seeds that drawing them again often leaves none.
+    `sigma` is the scatter of log t about the law (natural logarithm), `n` how many runs it was fitted to,
+    `n_censored` how many of these had not got there by their end, and `n_left_out` how many more were left out.
+    `covariance` is that of (log C, p) over seeds; it is None with one seed, which cannot say how much another would
+    differ.
     """
 
     exponent: float
@@ -37,6 +38,7 @@ class PowerLaw:
     seeds: int
     level: float
     covariance: NDArray | None = dataclasses.field(compare=False)
+    n_left_out: int = 0
 
     @property
     def constant(self) -> float:
@@ -66,8 +68,6 @@ class PowerLaw:
         if self.covariance is None:
             return None
         row = np.stack([np.ones_like(np.log(x)), np.log(x)], axis=-1)
-        if not np.all(np.isfinite(self.covariance)):
-            return np.zeros(row.shape[:-1]), np.full(row.shape[:-1], np.inf)
         variance = np.maximum(np.einsum("...i,ij,...j->...", row, self.covariance, row), 0.0)
         half = self._half_width(variance)
         return self(x) * np.exp(-half), self(x) * np.exp(half)
@@ -78,13 +78,12 @@ class PowerLaw:
         interval, percent = self.interval, f"{100 * self.level:g} %"
         if interval is None:
             how_sure = "one seed, so no interval over seeds"
-        elif math.isinf(interval[1]):
-            how_sure = f"{self.seeds} seeds, too few of which got there to bound the exponent"
         else:
             low, high = interval
             how_sure = f"{percent} interval of the exponent over {self.seeds} seeds: {low:.3g} to {high:.3g}"
         censored = f", {self.n_censored} of which had not got there by their end" if self.n_censored else ""
-        return f"{law} ({how_sure}), from {self.n} runs{censored}."
+        left_out = f"; {self.n_left_out} more broke down (diverged) and are left out" if self.n_left_out else ""
+        return f"{law} ({how_sure}), from {self.n} runs{censored}{left_out}."
 
     def _half_width(self, variance: ArrayLike) -> NDArray:
         """Half an interval: Student's quantile, with one degree of freedom fewer than seeds, times the spread."""
@@ -95,6 +94,7 @@ def fit_power_law(
     x: ArrayLike,
     t: ArrayLike,
     censored: ArrayLike,
+    left_out: ArrayLike | None = None,
     *,
     level: float = 0.95,
     resamples: int = 1000,
@@ -106,6 +106,7 @@ def fit_power_law(
     - `t`: times, positive, shape (knob values, seeds), or (knob values,) for one seed. Of a run that did not get
       there, the time at which it ended.
     - `censored`: which these are, in the shape of `t`.
+    - `left_out`: which runs say nothing, such as those that diverged; in the shape of `t`.
     - `level`, `resamples`, `rng_seed`: of the intervals, which come from a bootstrap over seeds. A seed is drawn with
       all its runs: they share their data, so they err together. The interval is Student's, from the bootstrap's
       spread times √(S/(S−1)): percentiles of a bootstrap of 5 seeds cover the truth in about 80 % of cases, not 95 %.
@@ -114,86 +115,109 @@ def fit_power_law(
     law = fit_power_law([1e-4, 1e-3, 1e-2], [[9e4, 1e5], [1e4, 9e3], [1e3, 1e3]], [[False, True], [False] * 2] * 2)
     law.exponent, law.interval
     ```
+
+    Refused, with the reason, is a law that its runs do not bound.
     """
-    log_x, log_t, censored = _checked(x, t, censored)
+    x, t, censored, left_out = _shaped(x, t, censored, left_out)
+    log_x, log_t = _checked(x, t, censored, left_out)
+    n_left_out = int(left_out.sum())
+    some = ~left_out.all(axis=0)  # a seed that is left out whole is none to draw
+    log_t, censored, left_out = log_t[:, some], censored[:, some], left_out[:, some]
     require(0 < level < 1, f"level must lie between 0 and 1, got {level!r}.")
     require(resamples >= 100, f"an interval needs 100 resamples or more, got {resamples!r}.")
     seeds = log_t.shape[1]
-    intercept, slope, sigma = _tobit(log_x, log_t, censored, np.ones((1, seeds)))[0]
+    intercept, slope, sigma = _tobit(log_x, log_t, ~censored & ~left_out, censored & ~left_out, np.ones((1, seeds)))[0]
     covariance = None
     if seeds > 1:
         drawn = np.random.default_rng(rng_seed).multinomial(seeds, np.full(seeds, 1 / seeds), size=resamples)
         different, which = np.unique(drawn, axis=0, return_inverse=True)  # five seeds have 126 resamples, no more
-        fits = _tobit(log_x, log_t, censored, different.astype(float))[which.reshape(-1), :2]
+        copies = different.astype(float)
+        fits = _tobit(log_x, log_t, ~censored & ~left_out, censored & ~left_out, copies)[which.reshape(-1), :2]
         found = np.isfinite(fits).all(axis=1)
         # A resample in which fewer than two values of x are reached leaves the exponent open.
-        bounded = np.mean(~found) <= 1 - level
-        spread = np.cov(fits[found].T) if bounded else np.full((2, 2), np.inf)
-        covariance = spread * seeds / (seeds - 1)
+        require(
+            bool(np.mean(~found) <= 1 - level),
+            f"the exponent hangs on too few of the {seeds} seeds to have a finite interval: drawn again, they reach "
+            f"fewer than two values of x in {np.mean(~found):.0%} of cases. Run longer, or with more seeds.",
+        )
+        covariance = np.cov(fits[found].T) * seeds / (seeds - 1)
     return PowerLaw(
         exponent=float(slope),
         log_constant=float(intercept),
         sigma=float(sigma),
-        n=log_t.size,
-        n_censored=int(censored.sum()),
+        n=int((~left_out).sum()),
+        n_censored=int((censored & ~left_out).sum()),
         seeds=seeds,
         level=level,
         covariance=covariance,
+        n_left_out=n_left_out,
     )
 
 
-def _checked(x: ArrayLike, t: ArrayLike, censored: ArrayLike) -> tuple[NDArray, NDArray, NDArray]:
-    """log x (K,), log t (K, S) and censored (K, S), or a refusal in words."""
+def _shaped(
+    x: ArrayLike, t: ArrayLike, censored: ArrayLike, left_out: ArrayLike | None
+) -> tuple[NDArray, NDArray, NDArray, NDArray]:
+    """x (K,), t, censored and left_out (K, S), or a refusal in words."""
     x, t, censored = np.asarray(x, float), np.asarray(t, float), np.asarray(censored, bool)
+    left_out = np.zeros(t.shape, bool) if left_out is None else np.asarray(left_out, bool)
     require(x.ndim == 1, f"x must be a list of the knob's values, got shape {x.shape}.")
     require(
         t.ndim in (1, 2) and len(t) == len(x),
         f"t must have shape ({len(x)}, seeds): one row a value of x, got {t.shape}.",
     )
-    require(censored.shape == t.shape, f"censored must have the shape of t, {t.shape}, got {censored.shape}.")
-    t, censored = t.reshape(len(x), -1), censored.reshape(len(x), -1)
-    for name, values in (("x", x), ("t", t)):
+    for name, flags in (("censored", censored), ("left_out", left_out)):
+        require(flags.shape == t.shape, f"{name} must have the shape of t, {t.shape}, got {flags.shape}.")
+    shape = len(x), -1
+    return x, t.reshape(shape), censored.reshape(shape), left_out.reshape(shape)
+
+
+def _checked(x: NDArray, t: NDArray, censored: NDArray, left_out: NDArray) -> tuple[NDArray, NDArray]:
+    """log x and log t (0 where it is left out), or a refusal in words."""
+    counted = np.where(left_out, 1.0, t)
+    for name, values in (("x", x), ("t", counted)):
         wrong = values[~(np.isfinite(values) & (values > 0))]
         more = " For a run that did not get there give its end, and mark it in censored." if name == "t" else ""
         require(
             not wrong.size,
             f"a power law needs positive, finite {name}, got {wrong[0] if wrong.size else None}.{more}",
         )
-    reached = np.unique(x[~censored.all(axis=1)])
+    reached = np.unique(x[(~censored & ~left_out).any(axis=1)])
+    others = f" ({left_out.sum()} diverged)" if left_out.any() else ""
     require(
         len(reached) > 0,
-        "no run got there before its end, so there is no time to fit a law to: run longer.",
+        f"no run got there before its end{others}, so there is no time to fit a law to: run longer.",
     )
     require(
         len(reached) > 1,
-        f"runs got there at one value of x only ({reached[0] if len(reached) else None}), and a law needs two: "
+        f"runs got there at one value of x only ({reached[0] if len(reached) else None}){others}, and a law needs two: "
         "run the others longer, or vary x further.",
     )
-    return np.log(x), np.log(t), censored
+    return np.log(x), np.log(counted)
 
 
-def _tobit(log_x: NDArray, log_t: NDArray, censored: NDArray, copies: NDArray) -> NDArray:
+def _tobit(log_x: NDArray, log_t: NDArray, came: NDArray, censored: NDArray, copies: NDArray) -> NDArray:
     """Intercept, slope and scatter (R, 3) of each resample, in which seed s occurs copies[r, s] times.
 
-    NaN where a resample reaches fewer than two values of x. All resamples go through Newton's method at once.
+    Runs that neither `came` nor are `censored` do not count. NaN where a resample reaches fewer than two values of x.
+    All resamples go through Newton's method at once.
     """
     mean, width = log_x.mean(), log_x.std()
     u = np.broadcast_to(((log_x - mean) / width)[:, None], log_t.shape)
     found = np.full((len(copies), 3), np.nan)
-    reached = copies @ ~censored.T > 0
+    reached = copies @ came.T > 0
     varied = np.where(reached, log_x, np.inf).min(axis=1) < np.where(reached, log_x, -np.inf).max(axis=1)
     weight = np.broadcast_to(copies[varied, None, :], (varied.sum(), *log_t.shape))
-    w, v = weight[:, ~censored], weight[:, censored]
+    w, v = weight[:, came], weight[:, censored]
 
     # Least squares through what was seen is where to start, and the whole answer where it leaves nothing unexplained.
     total = w.sum(axis=1, keepdims=True)
-    u_mean, t_mean = (w @ u[~censored])[:, None] / total, (w @ log_t[~censored])[:, None] / total
-    du, dt = u[~censored] - u_mean, log_t[~censored] - t_mean
+    u_mean, t_mean = (w @ u[came])[:, None] / total, (w @ log_t[came])[:, None] / total
+    du, dt = u[came] - u_mean, log_t[came] - t_mean
     slope = np.sum(w * du * dt, axis=1, keepdims=True) / np.sum(w * du**2, axis=1, keepdims=True)
     seen = dt - slope * du
     ended = log_t[censored] - t_mean - slope * (u[censored] - u_mean)
     unexplained = np.sum(w * seen**2, axis=1) + np.sum(v * np.maximum(ended, 0) ** 2, axis=1)
-    scale = np.sqrt(unexplained / weight.sum(axis=(1, 2)))[:, None]
+    scale = np.sqrt(unexplained / (w.sum(axis=1) + v.sum(axis=1)))[:, None]
     exact = scale[:, 0] < 1e-12 * max(1.0, np.abs(log_t).max())
 
     a, b, sigma = (np.zeros(len(w)) for _ in range(3))
@@ -201,7 +225,7 @@ def _tobit(log_x: NDArray, log_t: NDArray, censored: NDArray, copies: NDArray) -
     if rest.any():
         design = [
             np.stack(np.broadcast_arrays(1.0, u[mask], -value[rest] / scale[rest]), axis=-1)
-            for mask, value in ((~censored, seen), (censored, ended))
+            for mask, value in ((came, seen), (censored, ended))
         ]
         theta = _most_likely(design[0], w[rest], design[1], v[rest])
         a[rest], b[rest] = (scale[rest] * theta[:, :2] / theta[:, 2:]).T

@@ -15,10 +15,10 @@ from matplotlib.colors import LogNorm, Normalize, rgb_to_hsv, to_hex, to_rgb
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from afterfit.plot import legend_below
+from afterfit.plot import legend_below, plain
 from afterfit.spec import nearest, require
 
-__all__ = ["VERDICT_STYLES", "phase_diagram"]
+__all__ = ["VERDICT_STYLES", "middle", "phase_diagram"]
 
 # Told apart by colour, by lightness (in this order, light to dark) and by hatching.
 VERDICT_STYLES = {
@@ -39,16 +39,23 @@ _POINTS = {"color": "#0072B2", "linewidth": 0.6, "marker": "o", "markersize": 4}
 
 
 def phase_diagram(
-    values: xr.DataArray, x: str | None = None, y: str | None = None, *, run: xr.DataArray | None = None
+    values: xr.DataArray,
+    x: str | None = None,
+    y: str | None = None,
+    *,
+    run: xr.DataArray | None = None,
+    never: str = "never",
 ) -> Figure:
     """A map of `values` over one or two knobs, which are its dimensions besides `seed`.
 
     Of kinds (verdicts, statuses; None where there is no run), a cell shows the most frequent over seeds. Where seeds
-    disagree, an inner square shows the second, with its share of seeds as its share of the cell. Over one knob,
-    shares are stacked.
+    disagree, an inner square shows the second, with its share of seeds as its share of the cell; of equally frequent
+    ones, the second is the one further down in the legend. Over one knob, shares are stacked.
 
-    Of numbers, a cell shows the median over seeds; NaN or inf (never) counts as above all numbers, and cells where the
-    median is never are hatched. Over one knob, a point is a run, and a triangle at the top one that never did.
+    Of numbers (NaN where there is no run), a cell shows the median over seeds, of an even number the lower of the two
+    in the middle. inf is what never came, and is called `never`: it counts as above all numbers, and cells where the
+    median is never are hatched. Where it is for some seeds, a hatched inner square shows their share. Over one knob, a
+    point is a run, and a triangle at the top one that never did.
 
     `x` and `y` say which knob goes where; by default, the first and the second. `run` says which cells were run,
     where others are inferred: they get a dot.
@@ -61,8 +68,6 @@ def phase_diagram(
         values = values.astype(object).fillna(_NO_RUN)
     over = [knob for knob in (y, x) if knob is not None]
     cells = values.transpose(*over, "seed").values
-    if not kinds:
-        cells = np.where(np.isfinite(cells), cells, np.nan)
     name = str(values.name or "value")
     was_run = None if run is None else run.transpose(*over).values.astype(bool)
 
@@ -72,14 +77,14 @@ def phase_diagram(
     across.label(ax.xaxis)
     ax.set_xlim(across.edges[0], across.edges[-1])
     if y is None:
-        (_draw_shares if kinds else _draw_points)(ax, cells, across, name)
+        _draw_shares(ax, cells, across) if kinds else _draw_points(ax, cells, across, name, never)
         dots = None if was_run is None else (across.at[was_run], np.zeros(was_run.sum()))
         transform = ax.get_xaxis_transform()
     else:
         up = _Knob.of(values[y])
         up.label(ax.yaxis)
         ax.set_ylim(up.edges[0], up.edges[-1])
-        (_draw_kinds if kinds else _draw_numbers)(ax, cells, across, up, name)
+        _draw_kinds(ax, cells, across, up, name) if kinds else _draw_numbers(ax, cells, across, up, name, never)
         dots = None if was_run is None else (across.at[np.nonzero(was_run)[1]], up.at[np.nonzero(was_run)[0]])
         transform = ax.transData
     if dots is not None:
@@ -118,8 +123,8 @@ class _Knob:
         """Scale, ticks and label of `axis`."""
         axis.axes.set(**{("xscale" if isinstance(axis, XAxis) else "yscale"): "log" if self.logarithmic else "linear"})
         if self.words is not None:
-            axis.set_ticks(self.at, self.words)
-        axis.set_label_text(self.name)
+            axis.set_ticks(self.at, [plain(word) for word in self.words])
+        axis.set_label_text(plain(self.name))
 
     def inner(self, share: NDArray, which: NDArray) -> tuple[NDArray, NDArray]:
         """The ends of the middle `share` of the cells `which`, as seen on the axis."""
@@ -188,18 +193,18 @@ def _draw_kinds(ax: Axes, cells: NDArray, across: _Knob, up: _Knob, name: str) -
                 continue
             side = np.sqrt(shares[k][rows, columns]) if rank else np.ones(len(rows))
             (left, right), (low, high) = across.inner(side, columns), up.inner(side, rows)
-            corners = np.array([[left, low], [right, low], [right, high], [left, high]]).transpose(2, 0, 1)
+            corners = _corners(left, right, low, high)
             look = {"zorder": 1 + rank, "antialiased": False, "gid": f"{kind}, rank {rank + 1}", **_patch(style)}
             ax.add_collection(PolyCollection(list(corners), label=label, **look))
             label = "_nolegend_"
     if not shares.sum(axis=0).all():
         _swatch(ax, _NO_RUN)
     if np.any((shares > 0).sum(axis=0) > 1):
-        words = f"Inner squares: the second most frequent {name}, with its share of seeds as area."
+        words = f"Inner squares: the second most frequent {name} (or as frequent), its share of seeds as area."
         ax.set_title(words, loc="left", fontsize="small", color="0.3")
 
 
-def _draw_shares(ax: Axes, cells: NDArray, across: _Knob, name: str) -> None:
+def _draw_shares(ax: Axes, cells: NDArray, across: _Knob) -> None:
     """The shares of kinds over seeds, stacked, over one knob."""
     styles, shares = _shares(cells)
     below = np.cumsum(shares, axis=0) - shares
@@ -210,39 +215,63 @@ def _draw_shares(ax: Axes, cells: NDArray, across: _Knob, name: str) -> None:
     ax.set_ylabel("share of seeds")
 
 
-def _draw_numbers(ax: Axes, cells: NDArray, across: _Knob, up: _Knob, name: str) -> None:
+def _corners(left: NDArray, right: NDArray, low: NDArray, high: NDArray) -> list[NDArray]:
+    """Rectangles, as a PolyCollection takes them."""
+    return list(np.array([[left, low], [right, low], [right, high], [left, high]]).transpose(2, 0, 1))
+
+
+def middle(values: NDArray) -> NDArray:
+    """The median along the last axis, of an even number the lower of the two in the middle; NaN does not count.
+
+    Between a number and inf there is no mean: half of the runs got there, and the other half did not.
+    """
+    count = np.sum(~np.isnan(values), axis=-1, keepdims=True)
+    return np.take_along_axis(np.sort(values, axis=-1), np.maximum(count - 1, 0) // 2, axis=-1)[..., 0]
+
+
+def _draw_numbers(ax: Axes, cells: NDArray, across: _Knob, up: _Knob, name: str, never: str) -> None:
     """The median over seeds as colour, on a log scale where it spans a decade."""
-    median = np.median(np.where(np.isnan(cells), np.inf, cells), axis=-1)
-    never = np.isposinf(median)
-    if not never.all():
-        norm = (LogNorm if _by_decades(median[~never]) else Normalize)(median[~never].min(), median[~never].max())
-        mesh = ax.pcolormesh(across.edges, up.edges, np.ma.masked_array(median, never), norm=norm, cmap="viridis")
-        many = ", median over seeds" if cells.shape[-1] > 1 else ""
+    median, several = middle(cells), cells.shape[-1] > 1
+    shown, lost = np.isfinite(median), np.isposinf(median)
+    if shown.any():
+        norm = (LogNorm if _by_decades(median[shown]) else Normalize)(median[shown].min(), median[shown].max())
+        mesh = ax.pcolormesh(across.edges, up.edges, np.ma.masked_array(median, ~shown), norm=norm, cmap="viridis")
+        many = ", median over seeds" + (" (the lower of two)" if cells.shape[-1] % 2 == 0 else "") if several else ""
         ax.figure.colorbar(mesh, ax=ax, label=f"{name}{many}")
-    if never.any():
-        label = "never" + (", for half of the seeds or more" if cells.shape[-1] > 1 else "")
-        ax.pcolor(across.edges, up.edges, np.ma.masked_array(np.zeros(never.shape), ~never), cmap="Greys", **_HATCHED)
-        _swatch(ax, label, _HATCHED["hatch"])
+    if lost.any():
+        ax.pcolor(across.edges, up.edges, np.ma.masked_array(np.zeros(lost.shape), ~lost), cmap="Greys", **_HATCHED)
+        _swatch(ax, f"{never}, for most seeds" if several else never, _HATCHED["hatch"])
+    share = np.isposinf(cells).sum(axis=-1) / np.maximum((~np.isnan(cells)).sum(axis=-1), 1)
+    rows, columns = np.nonzero(shown & (share > 0))
+    if len(rows):
+        side = np.sqrt(share[rows, columns])
+        (left, right), (low, high) = across.inner(side, columns), up.inner(side, rows)
+        look = {**_HATCHED, "facecolor": "w", "zorder": 2, "gid": "never, in part"}
+        label = f"inner squares: {never}, its share of seeds"
+        ax.add_collection(PolyCollection(_corners(left, right, low, high), label=label, **look))
+    if np.isnan(median).any():
+        _swatch(ax, _NO_RUN)
 
 
-def _draw_points(ax: Axes, cells: NDArray, across: _Knob, name: str) -> None:
+def _draw_points(ax: Axes, cells: NDArray, across: _Knob, name: str, never: str) -> None:
     """Every run as a point over one knob, those of a seed joined; never as a triangle at the top."""
     seeds = cells.shape[-1]
+    drawn = np.where(np.isfinite(cells), cells, np.nan)
     for seed in range(seeds):
         label = (f"runs, {seeds} seeds" if seeds > 1 else "runs") if seed == 0 else None
-        ax.plot(across.at, cells[:, seed], label=label, alpha=0.8, **_POINTS)
-    if _by_decades(cells[~np.isnan(cells)]):
+        ax.plot(across.at, drawn[:, seed], label=label, alpha=0.8, **_POINTS)
+    if _by_decades(drawn[~np.isnan(drawn)]):
         ax.set_yscale("log")
-    counts = np.isnan(cells).sum(axis=-1)
+    counts, ran = np.isposinf(cells).sum(axis=-1), (~np.isnan(cells)).sum(axis=-1)
     top = ax.get_xaxis_transform()
     if counts.any():
         places = across.at[counts > 0]
         look = {"color": "#D55E00", "mfc": "w", "transform": top, "clip_on": False}
-        ax.plot(places, np.ones_like(places), "^", label="never", **look)
-    for place, count in zip(across.at, counts, strict=True):
+        ax.plot(places, np.ones_like(places), "^", label=never, **look)
+    for place, count, total in zip(across.at, counts, ran, strict=True):
         if count and seeds > 1:
             look = {"xytext": (0, 5), "textcoords": "offset points", "ha": "center", "fontsize": "x-small"}
-            ax.annotate(f"{count}/{seeds}", (place, 1.0), xycoords=top, **look)
+            ax.annotate(f"{count}/{total}", (place, 1.0), xycoords=top, **look)
     ax.set_ylabel(name)
     ax.grid(True, which="major", color="0.9", linewidth=0.6)
 

@@ -76,10 +76,10 @@ def collect(sweep: Sweep) -> xr.Dataset:
     runs = {}
     for point in sweep.points:
         for k, seed in enumerate(sweep.seeds):
-            id = sweep.experiment(point, seed).id
+            id = sweep.run_id(point, seed)
             if id in there:
                 try:
-                    runs[*point, k] = sweep.store.load(id)
+                    runs[*point, k] = sweep.store.load(id).judged(**sweep.thresholds)
                 except (Damaged, Unreadable) as error:  # the others say what they say
                     warnings.warn(str(error), stacklevel=3)
     require(bool(runs), "none of this sweep's runs is in the store yet: call sweep.run() first.")
@@ -110,7 +110,8 @@ def collect(sweep: Sweep) -> xr.Dataset:
         variables[str(name)] = ((*dimensions, "time"), table, curve.attrs)
     coordinates = {name: (name, _labels(values), {"long_name": name}) for name, values in sweep.knobs.items()}
     clock = next(iter(runs.values())).curves["time"].attrs
-    return xr.Dataset(variables, {**coordinates, "seed": ("seed", list(sweep.seeds)), "time": ("time", time, clock)})
+    coordinates |= {"seed": ("seed", list(sweep.seeds)), "time": ("time", time, clock)}
+    return xr.Dataset(variables, coordinates, {"metric": next(iter(runs.values())).metric})
 
 
 def _labels(values: tuple[Any, ...]) -> list[Any]:
@@ -149,7 +150,12 @@ def phase_diagram(sweep: Sweep, quantity: str, x: str | None, y: str | None, at:
     values = data[quantity]
     require("time" not in values.dims, f"{quantity} is a curve: choose final_{quantity}, its last value.")
     if sweep.refine is None or quantity != sweep.refine.on:
-        return phases.phase_diagram(values.where(values != "") if values.dtype.kind == "U" else values, x, y)
+        if values.dtype.kind == "U":
+            return phases.phase_diagram(values.where(values != ""), x, y)
+        at_the_end = quantity.startswith("final_")
+        never = _broken(data) if at_the_end else values.isnull()
+        values = values.where(~never, np.inf).where(data["status"] != "")
+        return phases.phase_diagram(values, x, y, never="diverged" if at_the_end else "never")
     filled, run = sweep.refine.fill(sweep.labels)
     coordinates = {name: data[name] for name in sweep.knobs}
     labels, ran = (xr.DataArray(table, coordinates, list(sweep.knobs), name=quantity) for table in (filled, run))
@@ -161,7 +167,8 @@ class ScalingLaw:
     """quantity = C·x^p, and the runs it was fitted to.
 
     `law` is the fit; `at_x` (one a row) and `values` (a row a place, a column a seed) are what it was fitted to, and
-    `censored` says which of the values are only the ends of runs that never got there.
+    `censored` says which of the values are only the ends of runs that never got there. NaN is left out: the run broke
+    down (diverged, or met a singular point), and has no later times.
     """
 
     quantity: str
@@ -188,11 +195,16 @@ class ScalingLaw:
         A penalty that is too strong keeps a run from generalising at all, which is not the same as later. The law takes
         them for late ones, and means little where there are many: leave such values of x out.
         """
-        seen = ~self.censored
+        seen = self.came
         x = np.broadcast_to(self.at_x[:, None], self.values.shape)
         slope, level = np.polyfit(np.log(x[seen]), np.log(self.values[seen]), 1)
         expected = np.exp(level + slope * np.log(x))
         return int(np.sum(self.censored & (self.values > _LONG * expected)))
+
+    @property
+    def came(self) -> np.ndarray:
+        """Which runs got there."""
+        return ~self.censored & ~np.isnan(self.values)
 
     def __str__(self) -> str:
         said = self.law.describe(self.quantity, self.x)
@@ -221,15 +233,28 @@ def scaling_law(sweep: Sweep, quantity: str, x: str, at: Mapping[str, Any]) -> S
     numbers = [str(name) for name, v in data.items() if v.dtype.kind == "f" and "time" not in v.dims]
     require(quantity in numbers, f"{quantity!r} is not a number of a run: {nearest(quantity, numbers)}")
     rows = [name for name in sweep.knobs if name in data[quantity].dims]
-    places = data[[quantity, "end"]].stack(row=rows).transpose("row", "seed")
-    values, end = places[quantity].values, places["end"].values
-    there = np.isfinite(end).all(axis=1)  # of a refined diagram, the places that were run
-    values, end = values[there], end[there]
+    places = data[[quantity, "end"]].assign(broken=_broken(data), there=data["status"] != "")
+    places = places.stack(row=rows).transpose("row", "seed")
+    places = places.isel(row=places["there"].values.all(axis=1))  # of a refined diagram, the places that were run
+    values, end, broken = (places[name].values for name in (quantity, "end", "broken"))
     # A time that never came is only known to be later than the end; of anything else, what is not there is missing.
-    censored = np.isnan(values) if quantity in ("t_fit", "t_gen") else np.zeros(values.shape, bool)
-    require(not np.isnan(values[~censored]).any(), f"{quantity} is missing in some runs, which a law cannot use.")
-    values, at_x = np.where(censored, end, values), places[x].values[there].astype(float)
-    return ScalingLaw(quantity, x, fit_power_law(at_x, values, censored), at_x, values, censored)
+    censored = np.isnan(values) & ~broken if quantity in ("t_fit", "t_gen") else np.zeros(values.shape, bool)
+    missing = np.isnan(values) & ~censored & ~broken
+    require(not missing.any(), f"{quantity} is missing in some runs, which a law cannot use.")
+    values, at_x = np.where(broken, np.nan, np.where(censored, end, values)), places[x].values.astype(float)
+    law = ScalingLaw(quantity, x, fit_power_law(at_x, values, censored, broken), at_x, values, censored)
+    came = int(law.came.sum())
+    require(
+        law.never <= came,
+        f"{came} runs got there, and {law.never} had not after {_LONG:g} times as long: that is a question of whether, "
+        f"not of when. Leave out the values of {x} at which most runs never get there.",
+    )
+    return law
+
+
+def _broken(data: xr.Dataset) -> xr.DataArray:
+    """Which runs broke down: they have no later times, and no end that means anything."""
+    return data["status"].isin(["diverged", "singular"]) | (data["verdict"] == "diverged")
 
 
 def _fixed(sweep: Sweep, at: Mapping[str, Any]) -> xr.Dataset:

@@ -14,10 +14,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from afterfit.experiment import Experiment, flatten
 from afterfit.files import Damaged
 from afterfit.progress import progress_bar
-from afterfit.spec import nearest, require
+from afterfit.spec import SpecError, nearest, require
 from afterfit.store import Store
 from afterfit.sweeps.complete import complete
 from afterfit.sweeps.knobs import check_knobs, check_runs, check_seeds, plain_values
@@ -75,16 +77,32 @@ def sweep(
     return Sweep(spec, knobs, tuple(seeds), store if isinstance(store, Store) else Store(store), refine)
 
 
+@dataclasses.dataclass(frozen=True)
+class Described:
+    """An experiment of which only the specification is there: `why` says what is missing, such as its arrays."""
+
+    data: Mapping[str, Any]
+    why: str
+
+    def to_dict(self) -> dict[str, Any]:
+        return dict(self.data)
+
+    def set(self, changes: Mapping[str, Any]) -> Experiment:
+        raise SpecError(f"this sweep can be read but not run: {self.why} Make it again in Python, with af.sweep.")
+
+
 @dataclasses.dataclass(eq=False)
 class Sweep:
     """Runs of one experiment over `knobs` (values by dotted name) and `seeds`, kept in `store`. Made by `af.sweep`."""
 
-    spec: Experiment
+    spec: Experiment | Described
     knobs: dict[str, tuple[Any, ...]]
     seeds: tuple[int, ...]
     store: Store
     refine: Refine | None = None
+    thresholds: dict[str, float | None] = dataclasses.field(default_factory=dict, init=False, repr=False)
     labels: dict[Point, str] = dataclasses.field(default_factory=dict, init=False, repr=False)
+    _ids: dict[tuple[Point, int], str] = dataclasses.field(default_factory=dict, init=False, repr=False)
     _summaries: dict[str, Summary] = dataclasses.field(default_factory=dict, init=False, repr=False)
     _experiments: dict[tuple[Point, int], Experiment] = dataclasses.field(default_factory=dict, init=False, repr=False)
     _whole: set[str] = dataclasses.field(default_factory=set, init=False, repr=False)  # runs seen to be as written
@@ -101,11 +119,32 @@ class Sweep:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], store: str | Store) -> Sweep:
-        """The sweep that `to_dict` wrote."""
+        """The sweep that `to_dict` wrote.
+
+        One of arrays, or of classes that are not defined here, can be looked at but not run: its runs are known by
+        the ids that a store keeps with it.
+        """
         whole = isinstance(data, Mapping) and {"spec", "seeds"} <= set(data) and ("refine" in data or "over" in data)
         require(whole, f"a sweep has spec, seeds, and over or refine, got {data!r:.60}.")
         over: Any = read_refine(data["refine"], "refine") if "refine" in data else data["over"]
-        return sweep(data["spec"], over, data["seeds"], store)
+        try:
+            spec = Experiment.from_dict(data["spec"])
+        except SpecError as error:
+            if "runs" not in data:
+                raise
+            return cls._described(data, over, store, str(error))
+        return sweep(spec, over, data["seeds"], store)
+
+    @classmethod
+    def _described(cls, data: Mapping[str, Any], over: Any, store: str | Store, why: str) -> Sweep:
+        """A sweep to be looked at, with the ids of its runs."""
+        refine = over if isinstance(over, Refine) else None
+        axes: Any = over if refine is None else refine.axes(flatten(data["spec"]))
+        knobs = {name: tuple(np.asarray(values).tolist() if refine else values) for name, values in axes.items()}
+        place = store if isinstance(store, Store) else Store(store)
+        found = cls(Described(data["spec"], why), knobs, tuple(data["seeds"]), place, refine)
+        found._ids = {(tuple(point), seed): id for point, seed, id in data["runs"]}
+        return found
 
     # ---------------------------------------------------------------------------------------------- its runs
 
@@ -115,6 +154,12 @@ class Sweep:
             values = {name: self.knobs[name][k] for name, k in zip(self.knobs, point, strict=True)}
             self._experiments[point, seed] = self.spec.set({**values, "seed": seed})
         return self._experiments[point, seed]
+
+    def run_id(self, point: Point, seed: int) -> str:
+        """The id of the run at a point with one of the seeds; empty if only its experiment could tell."""
+        if isinstance(self.spec, Described):
+            return self._ids.get((point, seed), "")
+        return self.experiment(point, seed).id
 
     @property
     def points(self) -> list[Point]:
@@ -138,7 +183,7 @@ class Sweep:
         self.labels = {}
         while points := self.refine.next_round(self.labels, len(self.seeds)):
             yield points
-            if not all(experiment.id in self.store for experiment in self._of(points)):
+            if not all(self.run_id(point, seed) in self.store for seed in self.seeds for point in points):
                 return
             try:
                 self.labels |= {point: self._label(point) for point in points}
@@ -148,7 +193,7 @@ class Sweep:
     def _label(self, point: Point) -> str:
         """What most seeds say at a point; of equally many, the first in the alphabet."""
         assert self.refine is not None
-        said = Counter(getattr(self._summary(self.experiment(point, seed).id), self.refine.on) for seed in self.seeds)
+        said = Counter(getattr(self._summary(self.run_id(point, seed)), self.refine.on) for seed in self.seeds)
         return min(said, key=lambda label: (-said[label], label))
 
     def _summary(self, id: str) -> Summary:
@@ -172,7 +217,6 @@ class Sweep:
         that fail do not stop the others: what failed is said in a `SweepFailed` at the end.
         """
         require(memory > 0, f"memory is in gigabytes and must be positive, got {memory}.")
-        self.store.keep_sweep(self.id, self.to_dict())
         total = self.refine.budget if self.refine else len(self.seeds) * len(self.points)
         bar = contextlib.nullcontext(progress) if callable(progress) else progress_bar("sweep", progress)
         failures: dict[str, str] = {}
@@ -180,6 +224,7 @@ class Sweep:
         with bar as show:
             for points in self._rounds() if self.refine else [self.points]:
                 experiments = self._of(points)
+                self._keep(points)
 
                 def report(runs: float, done: int = done) -> None:
                     show(min(1.0, (done + runs) / total))
@@ -201,6 +246,12 @@ class Sweep:
             warnings.warn(said, stacklevel=3)
         self._whole.update(asked)
 
+    def _keep(self, points: Iterable[Point]) -> None:
+        """Write down what this sweep is, and the ids of its runs as far as they are known."""
+        self._ids |= {(point, seed): self.experiment(point, seed).id for point in points for seed in self.seeds}
+        runs = [[list(point), seed, id] for (point, seed), id in self._ids.items()]
+        self.store.keep_sweep(self.id, {**self.to_dict(), "runs": runs})
+
     def _complain(self, failures: Mapping[str, str]) -> str:
         """What failed, with the setting of the first of each kind."""
         places = {experiment.id: key for key, experiment in self._experiments.items()}
@@ -213,6 +264,16 @@ class Sweep:
         return "\n".join([f"{len(failures)} runs failed; the others are in {self.store.url}.", *lines])
 
     # ------------------------------------------------------------------------------------------ what they say
+
+    def judged(self, *, fit: float | None = None, generalise: float | None = None) -> Sweep:
+        """This sweep with its runs judged by other thresholds, as `Run.judged` does."""
+        require(
+            self.refine is None,
+            "a refined diagram was refined by the task's own thresholds: it cannot be judged by others.",
+        )
+        other = dataclasses.replace(self)
+        other.thresholds, other._ids = {"fit": fit, "generalise": generalise}, self._ids
+        return other
 
     @property
     def dataset(self) -> xr.Dataset:

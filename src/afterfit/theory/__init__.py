@@ -1,7 +1,7 @@
 """What theory says of a run: where it must end, when it must turn, and whether the theorem applies."""
 
 from afterfit.theory import bounds, sensing, thresholds
-from afterfit.theory.clocks import Clock, clock
+from afterfit.theory.clocks import Clock, Clocks, clock
 from afterfit.theory.explain import Explanation, explain
 from afterfit.theory.forecast import Forecast, forecast
 from afterfit.theory.instance import Instance, instance_of
@@ -29,6 +29,7 @@ from afterfit.theory.stationarity import Stationarity, kkt, lp_residual
 
 __all__ = [
     "Clock",
+    "Clocks",
     "Explanation",
     "Forecast",
     "Instance",

@@ -6,8 +6,8 @@ import dataclasses
 import textwrap
 
 from afterfit.run import Run
+from afterfit.theory.clocks import Clocks
 from afterfit.theory.limits import Limits
-from afterfit.theory.named import Named
 from afterfit.theory.theorems import THEOREMS, Case, Check, Outcome
 from afterfit.turns import computing
 
@@ -48,19 +48,25 @@ class Reading:
 
 @dataclasses.dataclass(frozen=True)
 class Explanation:
-    """What theory says of a run. Print it for the page."""
+    """What theory says of a run. Print it for the page; `silent` says of the other theorems why they do not speak."""
 
     verdict: str
     readings: tuple[Reading, ...]
     limits: Limits
-    clocks: Named
+    clocks: Clocks
+    silent: dict[str, str]
 
     def __str__(self) -> str:
         theorems = "\n\n".join(map(str, self.readings)) or "No theorem of the four papers speaks to this run."
-        parts = [self.verdict, theorems, f"Where it could end\n{textwrap.indent(str(self.limits), '  ')}"]
-        if self.clocks:
-            parts.append(f"When it should turn\n{textwrap.indent(str(self.clocks), '  ')}")
-        return "\n\n".join(parts)
+        others = "\n".join(f"  {name}: {why}" for name, why in self.silent.items())
+        parts = [
+            self.verdict,
+            theorems,
+            f"Where it could end\n{textwrap.indent(str(self.limits), '  ')}",
+            f"When it should turn\n{textwrap.indent(str(self.clocks), '  ')}",
+            f"Theorems that do not speak to it\n{others}" if others else "",
+        ]
+        return "\n\n".join(filter(None, parts))
 
     __repr__ = __str__
 
@@ -73,10 +79,13 @@ def explain(run: Run) -> Explanation:
     ```
     """
     case = Case(run)
-    readings = []
+    readings, silent = [], {}
     with computing():
         for theorem in THEOREMS:
-            if theorem.speaks(case.instance):
-                checks, outcomes = tuple(theorem.assumptions(case)), tuple(theorem.outcomes(case))
-                readings.append(Reading(theorem.name, theorem.says, checks, outcomes))
-    return Explanation(str(run.verdict), tuple(readings), case.limits, case.clocks)
+            why = theorem.obstacle(case.instance)
+            if why is not None:
+                silent[theorem.name] = why
+                continue
+            checks, outcomes = tuple(theorem.assumptions(case)), tuple(theorem.outcomes(case))
+            readings.append(Reading(theorem.name, theorem.says, checks, outcomes))
+    return Explanation(str(run.verdict), tuple(readings), case.limits, case.clocks, silent)

@@ -18,12 +18,12 @@ from afterfit.experiment import Experiment
 from afterfit.inputs import Entries, OneHot
 from afterfit.losses import CrossEntropy, Exponential, Logistic, Squared
 from afterfit.models import Linear, Model
-from afterfit.penalties import L2
+from afterfit.penalties import L2, Nuclear
 from afterfit.problem import Problem, norm
 from afterfit.run import Run
 from afterfit.spec import SpecError, require
 from afterfit.tasks import Data, Task
-from afterfit.theory.programs import single_entries
+from afterfit.theory.programs import min_l1, min_nuclear, single_entries
 from afterfit.train import prepare
 from afterfit.turns import computing
 
@@ -85,6 +85,14 @@ class Instance:
     def targets(self) -> np.ndarray:
         """y, one number an example (of a matrix, its observed entries)."""
         return np.asarray(tangent.targets(self.problem))
+
+    @functools.cached_property
+    def least_penalty(self) -> np.ndarray:
+        """The interpolating weights of least L1 norm, or nuclear norm for matrices with a nuclear penalty."""
+        X, y = self.design, self.targets
+        if type(self.experiment.penalty) is Nuclear and X.ndim == 3:
+            return min_nuclear(X, y)
+        return min_l1(X.reshape(len(X), -1), y).reshape(X.shape[1:])
 
     @property
     def half_factor(self) -> float:

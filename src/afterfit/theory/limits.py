@@ -74,6 +74,8 @@ class Limits(Named):
     @property
     def nearest(self) -> Limit:
         """The limit that the run ended closest to."""
+        if not self:
+            raise SpecError(f"no limit could be computed for this run: {'; '.join(self.skipped.values())}")
         return min(self, key=lambda limit: limit.distance)
 
     def __str__(self) -> str:
@@ -109,6 +111,11 @@ def limits(run: Run) -> Limits:
                 known.append(_measured(instance, candidate))
             except (SpecError, NotSeparableError, RuntimeError) as error:
                 skipped[candidate.name] = str(error)
+    if not isinstance(instance.model, LinearModel):
+        name = type(instance.experiment.model).__name__
+        skipped["least norms" if instance.regression else "max margins"] = (
+            f"they are for models that are linear in their input, and {name} is not"
+        )
     found = Limits(known)
     found.skipped = skipped
     return found

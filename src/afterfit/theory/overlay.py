@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from afterfit.plot import Overlay, plot_run
+from afterfit.plot import Moment, Overlay, plain, plot_run
 from afterfit.run import Run
-from afterfit.theory.clocks import clock
-from afterfit.theory.forecast import forecast
+from afterfit.theory.clocks import Clock, clock
+from afterfit.theory.forecast import Forecast, forecast
 from afterfit.theory.instance import instance_of
 from afterfit.theory.limits import Limits, limits
 from afterfit.theory.named import Named
@@ -18,14 +18,30 @@ if TYPE_CHECKING:
 __all__ = ["overlay", "plot"]
 
 
-def overlay(limits: Limits, clocks: Named) -> Overlay:
-    """The levels of limits and the times of clocks, for `plot_run`; of equal levels, the first."""
+_ORDER = 10.0  # a time of some order may come a factor this much earlier or later
+
+
+def overlay(limits: Limits, clocks: Named, foreseen: Forecast | None = None) -> Overlay:
+    """The foreseen curve, the levels of limits and the times of clocks, for `plot_run`; of equal levels, the first."""
     levels: dict[str, float] = {}
     for limit in limits:
         if all(abs(limit.test - level) > 1e-3 * max(abs(level), 1e-3) for level in levels.values()):
             levels[limit.name] = limit.test
-    times = {c.name: (c.prediction, c.window) for c in clocks if c.event in ("turn", "generalisation")}
-    return Overlay(levels, times)
+    moments = tuple(_moment(told) for told in clocks if told.event in ("turn", "generalisation"))
+    curves = {"foreseen by theory": (foreseen.time, foreseen.test)} if foreseen is not None and foreseen.answers else {}
+    return Overlay(levels, moments, curves)
+
+
+def _moment(told: Clock) -> Moment:
+    """A clock as it may be drawn: what its theorem claims, and no more."""
+    time, symbol = told.prediction, told.symbol or plain(told.name)
+    if told.claim == "order":
+        words = f"{told.event} ~ {symbol}"
+        return Moment(words, time, time / _ORDER, time * _ORDER, False, told.measured)
+    if told.claim == "at most":
+        return Moment(f"{told.event} ≤ {symbol}", time, 0.0, time, True, told.measured)
+    low, high = told.window or (time, time)
+    return Moment(f"{told.event} ≈ {symbol}", time, low, high, True, told.measured)
 
 
 def plot(run: Run) -> Figure:
@@ -35,8 +51,4 @@ def plot(run: Run) -> Figure:
     af.theory.plot(run).savefig("run.png", dpi=150)
     ```
     """
-    drawn = overlay(limits(run), clock(run))
-    foreseen = forecast(instance_of(run).experiment)
-    if foreseen.answers:
-        drawn.curves["foreseen by theory"] = (foreseen.time, foreseen.test)
-    return plot_run(run, drawn)
+    return plot_run(run, overlay(limits(run), clock(run), forecast(instance_of(run).experiment)))

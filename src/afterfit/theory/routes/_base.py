@@ -13,9 +13,7 @@ from jaxtyping import Array, PyTree
 
 from afterfit import tangent
 from afterfit.dynamics import GradientDescent, GradientFlow, ProjectedSubgradient, ProximalGradient
-from afterfit.losses import Squared
 from afterfit.models import Model
-from afterfit.penalties import NoPenalty
 from afterfit.theory.instance import Instance
 
 __all__ = [
@@ -24,8 +22,6 @@ __all__ = [
     "Route",
     "Unanswered",
     "not_followed",
-    "not_penalty",
-    "not_squared",
     "not_stable",
     "rows_of",
     "scored",
@@ -62,20 +58,8 @@ class Route(abc.ABC):
         """The metrics at those training times; `Unanswered` if the theorem's limit turns out not to exist."""
 
 
-def not_squared(instance: Instance) -> str | None:
-    """Why a route for squared losses does not speak; so with the others below."""
-    return None if type(instance.task.loss) is Squared else "it is for squared losses"
-
-
-def not_penalty(instance: Instance, *known: type) -> str | None:
-    penalty = instance.experiment.penalty
-    if type(penalty) not in known or (penalty.strength == 0 and NoPenalty not in known):
-        names = " or ".join(kind.__name__ for kind in known)
-        return f"it is for {names}, not {type(penalty).__name__} of strength {penalty.strength:g}"
-    return None
-
-
 def not_followed(instance: Instance) -> str | None:
+    """Why a route does not speak to a dynamics; so with the next."""
     name = type(instance.experiment.dynamics)
     return None if name in _FOLLOWED else f"it describes gradient flow and descent, not {name.__name__}"
 

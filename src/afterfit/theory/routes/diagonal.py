@@ -9,6 +9,7 @@ from afterfit.losses import Exponential, Logistic
 from afterfit.models import DiagonalNet, Linear
 from afterfit.penalties import L2, NoPenalty
 from afterfit.theory.instance import Instance
+from afterfit.theory.obstacles import not_penalty, not_squared
 from afterfit.theory.potentials import Q, QDepth
 from afterfit.theory.programs import NotSeparableError, max_l2_margin
 from afterfit.theory.routes._base import (
@@ -17,8 +18,6 @@ from afterfit.theory.routes._base import (
     Route,
     Unanswered,
     not_followed,
-    not_penalty,
-    not_squared,
     not_stable,
     rows_of,
     scored,

@@ -8,8 +8,9 @@ from afterfit.dynamics import ProjectedSubgradient
 from afterfit.models import Linear
 from afterfit.penalties import L1, L2, NoPenalty, Nuclear
 from afterfit.theory.instance import Instance
+from afterfit.theory.obstacles import not_penalty, not_squared
 from afterfit.theory.programs import lasso, nuclear_penalised
-from afterfit.theory.routes._base import Curves, Route, not_followed, not_penalty, not_squared, rows_of, scored
+from afterfit.theory.routes._base import Curves, Route, not_followed, rows_of, scored
 
 __all__ = ["ClosedForm", "ConvexDescent"]
 

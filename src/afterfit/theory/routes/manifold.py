@@ -14,14 +14,13 @@ from afterfit.models import MLP, EmbeddingMLP, Tangent
 from afterfit.penalties import L2
 from afterfit.theory.instance import Instance
 from afterfit.theory.kernel import MOST
+from afterfit.theory.obstacles import not_penalty, not_squared
 from afterfit.theory.routes._base import (
     SLOW_TIMES,
     Curves,
     Route,
     Unanswered,
     not_followed,
-    not_penalty,
-    not_squared,
     not_stable,
     scored,
 )

@@ -23,11 +23,10 @@ from afterfit.models import (
 )
 from afterfit.run import Run
 from afterfit.spec import SpecError
-from afterfit.theory.clocks import Clock, clock
+from afterfit.theory.clocks import Clock, Clocks, clock
 from afterfit.theory.instance import Instance, instance_of
 from afterfit.theory.kernel import MOST
 from afterfit.theory.limits import Limits, limits
-from afterfit.theory.named import Named
 from afterfit.theory.stationarity import Stationarity, kkt
 
 __all__ = ["Case", "Check", "Outcome", "Theorem", "seen", "smooth", "timed"]
@@ -65,7 +64,7 @@ class Case:
         return limits(self.run)
 
     @functools.cached_property
-    def clocks(self) -> Named:
+    def clocks(self) -> Clocks:
         return clock(self.run)
 
     @functools.cached_property
@@ -96,8 +95,8 @@ class Theorem(abc.ABC):
     says: ClassVar[str]
 
     @abc.abstractmethod
-    def speaks(self, instance: Instance) -> bool:
-        """Whether a run like this is what it is about."""
+    def obstacle(self, instance: Instance) -> str | None:
+        """Why a run like this is not what it is about; None if it is."""
 
     @abc.abstractmethod
     def assumptions(self, case: Case) -> Iterator[Check]:
@@ -133,7 +132,7 @@ def timed(case: Case, *names: str) -> Iterator[Outcome]:
     for name in names:
         if name in case.clocks:
             told = case.clocks[name]
-            sign = "at most" if told.bound else "about"
+            sign = "of order" if told.claim == "order" else told.claim
             yield Outcome(f"{told.event} {sign} {told.prediction:.3g} ({name})", seen(told))
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from afterfit.theory.instance import Instance
 from afterfit.theory.kernel import MOST
 from afterfit.theory.landscape import hessian_rank
+from afterfit.theory.obstacles import not_decayed, not_squared
 from afterfit.theory.theorems._base import Case, Check, Outcome, Theorem, smooth
 
 __all__ = ["TwoTimeScales"]
@@ -19,8 +20,8 @@ class TwoTimeScales(Theorem):
         "Riemannian flow of the norm among them, to a KKT point of least norm."
     )
 
-    def speaks(self, instance: Instance) -> bool:
-        return instance.regression and bool(instance.decay)
+    def obstacle(self, instance: Instance) -> str | None:
+        return not_squared(instance) or not_decayed(instance)
 
     def assumptions(self, case: Case) -> Iterator[Check]:
         yield smooth(case.instance, "Assumption 1: F is C³")

@@ -16,8 +16,9 @@ from afterfit.theory.bounds import l1_margin_bound, l2_margin_bound
 from afterfit.theory.instance import Instance
 from afterfit.theory.kernel import MOST, kernel_predictor
 from afterfit.theory.landscape import homogeneity
+from afterfit.theory.obstacles import not_decayed, not_dynamics, not_homogeneous, not_margin, not_squared
 from afterfit.theory.programs import NotSeparableError
-from afterfit.theory.theorems._base import Case, Check, Outcome, Theorem, smooth, timed
+from afterfit.theory.theorems._base import Case, Check, Outcome, Theorem, seen, smooth, timed
 
 __all__ = ["Classification", "LabelNoise", "MarginBounds", "Regression"]
 
@@ -41,16 +42,14 @@ class _KernelThenRich(Theorem):
     def _features(self, case: Case) -> Check: ...
 
     def _turn(self, case: Case) -> Iterator[Outcome]:
-        if "(1/λ)·log α" in case.clocks:
-            told = case.clocks["(1/λ)·log α"]
-            low, high = told.window
-            seen = (
-                "no turn was seen" if told.measured is None else f"the test metric is half-way at {told.measured:.3g}"
-            )
-            ratio = "" if told.ratio is None else f", {told.ratio:.2f} of it"
-            yield Outcome(
-                f"a turn at (1/λ)·log α = {told.prediction:.3g}, between {low:.3g} and {high:.3g} (c = ½)", seen + ratio
-            )
+        for name, how in (("(1/λ)·log α", "as α → ∞, "), ("(1/Lλ)·log(α/‖h‖)", "with the constant of this start, ")):
+            if name in case.clocks:
+                told = case.clocks[name]
+                low, high = told.window
+                times = f"{name} = {told.prediction:.3g}, between {low:.3g} and {high:.3g}"
+                yield Outcome(f"{how}a turn at {times}", seen(told))
+            elif name in case.clocks.silent:
+                yield Outcome(f"{how}a turn at {name}", f"not to be told: {case.clocks.silent[name]}")
 
     def _end(self, case: Case) -> Iterator[Outcome]:
         if case.kkt is not None:
@@ -68,8 +67,8 @@ class Classification(_KernelThenRich):
         "and a KKT point of the max-margin problem R1 soon after."
     )
 
-    def speaks(self, instance: Instance) -> bool:
-        return not instance.regression and bool(instance.decay) and (instance.model.degree or 0) >= 2
+    def obstacle(self, instance: Instance) -> str | None:
+        return not_margin(instance) or not_decayed(instance) or not_homogeneous(instance)
 
     def _features(self, case: Case) -> Check:
         name = "Assumption 3.3: separable tangent features"
@@ -96,8 +95,8 @@ class Regression(_KernelThenRich):
         "(1/λ)·log α, and is a KKT point of the min-norm problem R2 soon after."
     )
 
-    def speaks(self, instance: Instance) -> bool:
-        return instance.regression and bool(instance.decay) and (instance.model.degree or 0) >= 2
+    def obstacle(self, instance: Instance) -> str | None:
+        return not_squared(instance) or not_decayed(instance) or not_homogeneous(instance)
 
     def _features(self, case: Case) -> Check:
         return _independent(case, "Assumption 3.8: independent tangent features")
@@ -116,9 +115,13 @@ class MarginBounds(Theorem):
         "examples; the max-L2-margin one needs of order k·d."
     )
 
-    def speaks(self, instance: Instance) -> bool:
+    def obstacle(self, instance: Instance) -> str | None:
         task = instance.task
-        return isinstance(task, SparseClassification) and task.design == "sign" and task.sparsity % 2 == 1
+        if not isinstance(task, SparseClassification):
+            return f"it is for SparseClassification, not {type(task).__name__}"
+        if task.design != "sign" or task.sparsity % 2 == 0:
+            return f"it is for ±1 inputs and an odd sparsity, not design={task.design!r} and {task.sparsity}"
+        return None
 
     def assumptions(self, case: Case) -> Iterator[Check]:
         task = case.instance.task
@@ -142,8 +145,8 @@ class LabelNoise(Theorem):
     name = "Lyu et al. 2023, Thm B.1"
     says = "Label-noise SGD stays at the flow's limit for less than η⁻² steps, and generalises after that order."
 
-    def speaks(self, instance: Instance) -> bool:
-        return isinstance(instance.experiment.dynamics, LabelNoiseSGD)
+    def obstacle(self, instance: Instance) -> str | None:
+        return not_dynamics(instance, LabelNoiseSGD)
 
     def assumptions(self, case: Case) -> Iterator[Check]:
         instance = case.instance

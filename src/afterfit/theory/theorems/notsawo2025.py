@@ -8,10 +8,11 @@ import numpy as np
 
 from afterfit.dynamics import Discrete
 from afterfit.models import Linear
-from afterfit.penalties import L1, L2, NoPenalty, Nuclear
+from afterfit.penalties import L1, Nuclear
 from afterfit.theory import sensing
 from afterfit.theory.instance import Instance
 from afterfit.theory.landscape import chatterjee_lojasiewicz
+from afterfit.theory.obstacles import not_decayed, not_dynamics, not_model, not_penalty, not_squared
 from afterfit.theory.theorems._base import Case, Check, Outcome, Theorem, timed
 
 __all__ = ["MatrixRecovery", "SparseRecovery", "TwoPhases", "WithoutUnderstanding"]
@@ -26,9 +27,8 @@ class SparseRecovery(Theorem):
         "the null space property the least ‖a‖₁ is the truth."
     )
 
-    def speaks(self, instance: Instance) -> bool:
-        linear = type(instance.experiment.model) is Linear and instance.design.ndim == 2
-        return instance.regression and linear and type(instance.experiment.penalty) is L1
+    def obstacle(self, instance: Instance) -> str | None:
+        return _not_linear(instance, 2) or not_penalty(instance, L1)
 
     def assumptions(self, case: Case) -> Iterator[Check]:
         yield from _steps(case, "l1")
@@ -70,9 +70,8 @@ class MatrixRecovery(Theorem):
     name = "Notsawo et al. 2025, Thms 3.4 and 3.5"
     says = "The same with a weak nuclear-norm penalty on a matrix: singular values fall at αβ a step."
 
-    def speaks(self, instance: Instance) -> bool:
-        linear = type(instance.experiment.model) is Linear and instance.design.ndim == 3
-        return instance.regression and linear and type(instance.experiment.penalty) is Nuclear
+    def obstacle(self, instance: Instance) -> str | None:
+        return _not_linear(instance, 3) or not_penalty(instance, Nuclear)
 
     def assumptions(self, case: Case) -> Iterator[Check]:
         yield from _steps(case, "nuclear")
@@ -104,9 +103,8 @@ class WithoutUnderstanding(Theorem):
         "misses all of the truth that is orthogonal to the inputs."
     )
 
-    def speaks(self, instance: Instance) -> bool:
-        linear = type(instance.experiment.model) is Linear
-        return instance.regression and linear and type(instance.experiment.penalty) is L2 and bool(instance.decay)
+    def obstacle(self, instance: Instance) -> str | None:
+        return not_squared(instance) or not_model(instance, Linear) or not_decayed(instance)
 
     def assumptions(self, case: Case) -> Iterator[Check]:
         yield from _steps(case, "l2")
@@ -131,9 +129,10 @@ class TwoPhases(Theorem):
         "steps, and the penalty is minimised in of order 1/(αβ) more."
     )
 
-    def speaks(self, instance: Instance) -> bool:
-        penalised = type(instance.experiment.penalty) is not NoPenalty and instance.experiment.penalty.strength > 0
-        return instance.regression and penalised and isinstance(instance.experiment.dynamics, Discrete)
+    def obstacle(self, instance: Instance) -> str | None:
+        if not instance.experiment.penalty.strength:
+            return "it is for a penalty, and there is none"
+        return not_squared(instance) or not_dynamics(instance, Discrete)
 
     def assumptions(self, case: Case) -> Iterator[Check]:
         instance, problem = case.instance, case.instance.problem
@@ -151,6 +150,14 @@ class TwoPhases(Theorem):
 
     def outcomes(self, case: Case) -> Iterator[Outcome]:
         yield from timed(case, "log(1/ε)/χ")
+
+
+def _not_linear(instance: Instance, dimensions: int) -> str | None:
+    """Why a theorem on linear models of vectors (2) or matrices (3) does not speak."""
+    wrong = not_squared(instance) or not_model(instance, Linear)
+    if wrong or instance.design.ndim == dimensions:
+        return wrong
+    return "it is for matrices, not vectors" if dimensions == 3 else "it is for vectors, not matrices"
 
 
 def _steps(case: Case, penalty: str) -> Iterator[Check]:

@@ -9,6 +9,7 @@ import numpy as np
 from afterfit.models import DiagonalNet
 from afterfit.penalties import NoPenalty
 from afterfit.theory.instance import Instance
+from afterfit.theory.obstacles import not_model, not_penalty, not_squared
 from afterfit.theory.theorems._base import Case, Check, Outcome, Theorem
 from afterfit.theory.thresholds import alpha_thm2_l2, log_alpha_thm2_l1
 
@@ -21,9 +22,8 @@ class ImplicitBias(Theorem):
     name = "Woodworth et al. 2020, Thms 1 to 3"
     says = "Without penalty, a diagonal net that fits ends at the solution of least Q, between L1 and L2."
 
-    def speaks(self, instance: Instance) -> bool:
-        free = type(instance.experiment.penalty) is NoPenalty or instance.experiment.penalty.strength == 0
-        return instance.regression and free and type(instance.experiment.model) is DiagonalNet
+    def obstacle(self, instance: Instance) -> str | None:
+        return not_squared(instance) or not_model(instance, DiagonalNet) or not_penalty(instance, NoPenalty)
 
     def assumptions(self, case: Case) -> Iterator[Check]:
         plus, minus = (np.asarray(case.instance.initial[name]) for name in ("plus", "minus"))
