@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import datetime
-import itertools
 import json
 import os
 import re
@@ -13,7 +12,6 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from fuzz.corpus import CORPUS
 from fuzz.engine import GROUPS, Outcome, reproduce, run_case

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +21,16 @@ __all__ = ["check", "draw"]
 
 Rng = np.random.Generator
 
-_NAMES = ("a.toml", "with space.toml", "naïve ξ.toml", "-dash.toml", "a.TOML", "x" * 300 + ".toml", "$x$.toml", "#.toml")
+_NAMES = (
+    "a.toml",
+    "with space.toml",
+    "naïve ξ.toml",
+    "-dash.toml",
+    "a.TOML",
+    "x" * 300 + ".toml",
+    "$x$.toml",
+    "#.toml",
+)
 _UNREADABLE = os.fsdecode(b"caf\xe9.toml")  # a name that is not UTF-8
 _PLAIN: dict[str, Any] = {
     "task": {"kind": "SparseRecovery", "n": 6, "sparsity": 2, "N": 4},
@@ -179,9 +186,16 @@ def _sometimes(rng: Rng, share: float, *args: str) -> list[str]:
 
 
 def _run(rng: Rng, files: dict[str, bytes]) -> list[str]:
-    job = _experiment(rng, files) if rng.random() < 0.9 else choose(rng, ["woodworth2020/fig99", "ξ", "notsawo2025", ""])
+    job = (
+        _experiment(rng, files) if rng.random() < 0.9 else choose(rng, ["woodworth2020/fig99", "ξ", "notsawo2025", ""])
+    )
     out = _sometimes(rng, 0.6, "--out", choose(rng, ["kept", "kept", "a/b/c", ".", "", "a.toml", "/proc/x", "x" * 300]))
-    return [job, *out, *_sometimes(rng, 0.3, "--set", choose(rng, _SETTINGS)), *_sometimes(rng, 0.05, "--scale", "quick")]
+    return [
+        job,
+        *out,
+        *_sometimes(rng, 0.3, "--set", choose(rng, _SETTINGS)),
+        *_sometimes(rng, 0.05, "--scale", "quick"),
+    ]
 
 
 def _sweep(rng: Rng, files: dict[str, bytes]) -> list[str]:
@@ -194,7 +208,9 @@ def _sweep(rng: Rng, files: dict[str, bytes]) -> list[str]:
         *_sometimes(rng, 0.2, "--set", choose(rng, _SETTINGS)),
         *_sometimes(rng, 0.1, "--memory", choose(rng, ["0", "-1", "nan", "inf", "1e-9", "x"])),
         *_sometimes(rng, 0.1, "--on", choose(rng, ["tcp://127.0.0.1:1", "nonsense", ""])),
-        *_sometimes(rng, 0.5, "--store", choose(rng, ["new", "store", ".", "a.toml", "", "ξ", "nonsense://x", "/proc/x"])),
+        *_sometimes(
+            rng, 0.5, "--store", choose(rng, ["new", "store", ".", "a.toml", "", "ξ", "nonsense://x", "/proc/x"])
+        ),
         *_sometimes(rng, 0.7, "-q"),
     ]
 
@@ -211,7 +227,11 @@ def _store(rng: Rng) -> list[str]:
 def _report(rng: Rng, files: dict[str, bytes]) -> list[str]:
     sweep = next(iter(af.Store(stores.prepared()).sweeps()))
     id = choose(rng, [sweep, sweep[:5], "", "zz", "../x", "\x00"])
-    return [id, *_store(rng), *_sometimes(rng, 0.5, "--out", choose(rng, ["page.html", "a/b.html", ".", "", "x" * 300]))]
+    return [
+        id,
+        *_store(rng),
+        *_sometimes(rng, 0.5, "--out", choose(rng, ["page.html", "a/b.html", ".", "", "x" * 300])),
+    ]
 
 
 def _ls(rng: Rng, files: dict[str, bytes]) -> list[str]:

@@ -6,11 +6,10 @@ import contextlib
 import dataclasses
 import os
 import signal
-import sys
 import tempfile
 import traceback
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any, Protocol
@@ -18,9 +17,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from fuzz import commands, logs, specs, stores
+from fuzz.corpus import Known
 from fuzz.oracles import Fault, Refusal
 
-__all__ = ["GROUPS", "Outcome", "Pytree", "generator", "reproduce", "run_case"]
+__all__ = ["GROUPS", "Outcome", "reproduce", "run_case", "run_known"]
 
 
 class Group(Protocol):
@@ -46,7 +46,7 @@ class _TooLong(BaseException):
     """Nothing that the code under test would catch."""
 
 
-def generator(group: str, number: int) -> np.random.Generator:
+def _generator(group: str, number: int) -> np.random.Generator:
     """The random numbers of a case: its own, whatever was run before."""
     return np.random.default_rng([*group.encode(), number])
 
@@ -57,29 +57,42 @@ def reproduce(group: str, number: int) -> str:
 
 
 def run_case(group: str, number: int, verbose: bool = False) -> Outcome:
-    """Run a case in a directory of its own."""
-    case = GROUPS[group].draw(generator(group, number), number)
+    """Run a case."""
+    case = GROUPS[group].draw(_generator(group, number), number)
     if verbose:
         print(case)
+    outcome = _judge(lambda place: GROUPS[group].check(case, place), verbose)
+    if outcome.kind == "fault" and not verbose:
+        return Outcome("fault", f"{outcome.words}; the case: {case}")
+    return outcome
+
+
+def run_known(known: Known) -> Outcome:
+    """Run a case that went wrong once."""
+    return _judge(known.check)
+
+
+def _judge(check: Callable[[Path], None], verbose: bool = False) -> Outcome:
+    """What a check comes to, in a directory of its own."""
     with tempfile.TemporaryDirectory(prefix="afterfit-fuzz-") as place, _inside(place), _within(SECONDS):
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("error")  # a warning is a question that nobody answers
                 warnings.simplefilter("ignore", DeprecationWarning)
                 warnings.simplefilter("ignore", PendingDeprecationWarning)
-                GROUPS[group].check(case, Path(place))
+                check(Path(place))
         except Refusal as refusal:
             return Outcome("refused", str(refusal))
         except Fault as fault:
-            return Outcome("fault", f"{fault}; the case: {case}" if not verbose else str(fault))
+            return Outcome("fault", str(fault))
         except _TooLong:
-            return Outcome("fault", f"not done after {SECONDS:g} s; the case: {case}")
+            return Outcome("fault", f"not done after {SECONDS:g} s")
         except Exception as error:
             if verbose:
                 traceback.print_exc()
             where = traceback.extract_tb(error.__traceback__)[-1]
             at = f"{Path(where.filename).name}:{where.lineno}"
-            return Outcome("fault", f"{type(error).__name__} at {at}: {error}; the case: {case}")
+            return Outcome("fault", f"{type(error).__name__} at {at}: {error}")
     return Outcome("agreed")
 
 

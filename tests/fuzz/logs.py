@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fuzz.nouns import choose
-from fuzz.oracles import Refusal, demand, invoke, strict_json
+from fuzz.oracles import demand, invoke, strict_json
 
 __all__ = ["check", "draw"]
 
@@ -51,7 +51,9 @@ class Log:
     def __str__(self) -> str:
         return f"{self.like}, {self.writing}:\n{self.text().decode(errors='replace')[:3000]}"
 
-    def text(self, writing: Writing | None = None, factor: float = 1.0, scale: float = 1.0, extra: bool = False) -> bytes:
+    def text(
+        self, writing: Writing | None = None, factor: float = 1.0, scale: float = 1.0, extra: bool = False
+    ) -> bytes:
         """The file; with `extra`, in another order and with a column that is nobody's business."""
         time, train, test = self.names
         columns: Columns = {

@@ -220,7 +220,9 @@ def _with(value: Any) -> Callable[[np.ndarray], Any]:
 
 # From small whole numbers to the same as somebody might have them. All can be told from their values alone.
 _FORMS: dict[str, Callable[[np.ndarray], Any]] = {
-    **{kind: (lambda x, kind=kind: x.astype(kind)) for kind in ("f8", "f4", "f2", "i8", "i4", "i2", "i1", ">f8", ">i4")},
+    **{
+        kind: (lambda x, kind=kind: x.astype(kind)) for kind in ("f8", "f4", "f2", "i8", "i4", "i2", "i1", ">f8", ">i4")
+    },
     **{kind: (lambda x, kind=kind: x.astype(kind)) for kind in ("object", "U8", "c16", "S8")},
     "unsigned": lambda x: x.astype("u1") if x.min() >= 0 else x.astype("i2"),
     "lists": lambda x: x.tolist(),

@@ -300,7 +300,9 @@ def _use_ls(store: Path) -> None:
 
 
 def _use_query(store: Path) -> None:
-    strict_json(invoke("runs", "query", "SELECT * FROM runs, curves WHERE runs.id = curves.id", "--json", "--store", str(store)))
+    strict_json(
+        invoke("runs", "query", "SELECT * FROM runs, curves WHERE runs.id = curves.id", "--json", "--store", str(store))
+    )
 
 
 def _use_check(store: Path) -> None:

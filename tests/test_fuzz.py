@@ -1,0 +1,28 @@
+"""A minute of the fuzzer, the same one every time, and every case that went wrong once. `make fuzz` goes on from there."""
+
+from __future__ import annotations
+
+import pytest
+from fuzz.corpus import CORPUS
+from fuzz.engine import reproduce, run_case, run_known
+
+# How many cases of each group, from the first: about ten seconds each.
+CASES = {"specs": 60, "logs": 60, "stores": 52, "commands": 60}
+
+
+@pytest.mark.parametrize("group", CASES)
+def test_odd_input_is_refused_in_a_sentence_or_agrees_with_a_second_way(group):
+    outcomes = {number: run_case(group, number) for number in range(CASES[group])}
+    faults = [f"{reproduce(group, k)}\n{o.words}" for k, o in outcomes.items() if o.kind == "fault"]
+    assert not faults, "\n\n".join(faults)
+    # A grammar whose every case is refused, or none, tests nothing.
+    assert len({outcome.kind for outcome in outcomes.values()}) == 2
+
+
+@pytest.mark.parametrize(
+    ("group", "known"),
+    [pytest.param(group, known, id=f"{known.issue}: {known.name}") for group in CORPUS for known in CORPUS[group]],
+)
+def test_what_went_wrong_once_does_not_again(group, known):
+    outcome = run_known(known)
+    assert outcome.kind != "fault", outcome.words
