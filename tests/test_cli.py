@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from typer.testing import CliRunner
 import afterfit as af
 from afterfit import cli, papers
 from afterfit.cli._app import complete_job, complete_scale
+from afterfit.diagnose.words import number
 from afterfit.experiment import Experiment
 from afterfit.papers import Entry, Finding
 
@@ -193,6 +195,33 @@ def test_run_of_a_file_leaves_verdict_runs_picture_and_report():
     assert "afterfit run my.toml --set dynamics.steps=500 --set seed=1" in (out / "report.html").read_text("utf-8")
     for name in ("runs", "figure.png", "report.html"):
         assert str(out / name) in result.stdout
+
+
+def test_a_run_is_judged_by_the_levels_asked_for():
+    weak = ("--set", "penalty.strength=2e-4", "--set", "dynamics.lr=0.03", "--set", "dynamics.steps=300_000")
+    plain = call("run", "my.toml", *weak, "--out", "a").stdout
+    assert plain.startswith("Never fitted")
+    (level,) = re.findall(r"has settled at [\d.e-]+, above the threshold .*\(fit=([\d.e-]+)\)", plain)
+    judged = call("run", "my.toml", *weak, "--fit", level, "--out", "b").stdout
+    assert not judged.startswith("Never fitted")
+    assert f"train error ≤ {number(float(level))}" in judged
+    page = (Path("b") / "report.html").read_text(encoding="utf-8")
+    assert f"--fit {float(level)}" in page, "what reproduces it"
+    (saved,) = Path("b/runs").iterdir()
+    assert af.load(saved).verdict.kind == "never fitted", "the files say what the experiment says"
+
+
+def test_the_text_of_a_smaller_run_says_its_sizes(monkeypatch):
+    sizes = {"quick": {"task.n": 14, "penalty.strength": 1e-2}, "paper": {}}
+    base = Tiny().experiments("paper")["weak"]
+    monkeypatch.setattr(Tiny, "experiments", lambda self, scale: {"weak": base.set(sizes[scale])})
+    said = "task.n = 14 (not 20), penalty.strength = 0.01 (not 0.001)"
+    assert said in " ".join(call("show", Tiny.id, "--scale", "quick").stdout.split())
+    assert "not 20" not in call("show", Tiny.id).stdout
+    call("run", Tiny.id, "--scale", "quick", "--out", "quick")
+    assert said in Path("quick/report.html").read_text(encoding="utf-8")
+    call("run", Tiny.id, "--set", "observations=30", "--out", "changed")
+    assert "observations = 30 (not 40)" in Path("changed/report.html").read_text(encoding="utf-8")
 
 
 def test_run_of_an_entry_that_diverges_says_which_knob_to_turn(monkeypatch):
@@ -384,3 +413,39 @@ def test_a_run_too_short_for_a_verdict_is_kept_and_says_so(tmp_path):
     assert (tmp_path / "out" / "runs" / "weak" / "curves.parquet").is_file()
     assert (tmp_path / "out" / "figure.png").is_file()
     assert "No verdict" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+
+
+def test_what_the_machine_cannot_do_is_no_bug_of_ours(monkeypatch, tmp_path):
+    Path("my.toml").write_text(SETTING, encoding="utf-8")
+    for error, said in (
+        (MemoryError("Unable to allocate 7 TiB"), "not enough memory"),
+        (RuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 7 bytes."), "not enough memory"),
+        (RecursionError("maximum recursion depth exceeded"), "nested too deeply"),
+    ):
+
+        def fail(*_, error=error, **__):
+            raise error
+
+        monkeypatch.setattr(sys.modules["afterfit.train"], "run_experiment", fail)
+        done = call("run", "my.toml", "--out", str(tmp_path / said.replace(" ", "-")))
+        assert (done.exit_code, said in done.stderr, "bug" in done.stderr) == (2, True, False), done.stderr
+
+
+def test_long_work_says_so_before_it_begins(monkeypatch):
+    Path("my.toml").write_text(SETTING, encoding="utf-8")
+
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys.modules["afterfit.train"], "run_experiment", stop)
+    done = call("run", "my.toml", "--set", "dynamics.steps=100_000_000_000")
+    assert "A run takes 2.78 h at least" in done.stdout
+    assert "at least" not in call("run", "my.toml").stdout
+
+
+def test_a_file_whose_name_is_no_utf8(tmp_path):
+    path = os.fsdecode(os.fsencode(tmp_path) + b"/odd\xff.toml")
+    Path(path).write_text(SETTING, encoding="utf-8")
+    done = call("run", path, "--out", str(tmp_path / "out"))
+    assert done.exit_code == 0, done.stderr
+    assert "odd?.toml" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")

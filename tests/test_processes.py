@@ -124,6 +124,8 @@ def test_what_cannot_be_sent_is_done_here():
 
 
 SCRIPT = """
+import dataclasses
+import numpy as np
 import afterfit as af
 from afterfit.sweeps import processes
 from afterfit.sweeps.processes import run_many
@@ -133,8 +135,12 @@ class Mine(af.models.Linear):
     "A model of the user's own, in a script that does not ask whether it is the main one."
 
     def __call__(self, params, inputs):
-        return super().__call__(params, inputs) / 2
+        return super().__call__(params, inputs) * SHARE
 
+def mine(params, x):
+    return SHARE * params @ x
+
+SHARE = 0.5
 print("once")
 processes._WORTH_HELP, processes.cores = 0.0, lambda: 2
 base = af.Experiment(
@@ -142,10 +148,12 @@ base = af.Experiment(
     dynamics=af.dynamics.GradientDescent(0.1, 10_000_000), observations=10,
 )
 experiments = {str(seed): base.set({"seed": seed, "observations": 10 + seed}) for seed in range(4)}
+own = dataclasses.replace(base, model=af.models.Function(mine, np.ones(12)), init=af.inits.Own(), observations=20)
+experiments["own"] = own
 runs = run_many(experiments)
 for name, run in runs.items():
     here = af.run_experiment(experiments[name], progress=False)
-    assert run.id == here.id and type(run.experiment.model) is Mine
+    assert run.id == here.id and type(run.experiment.model) is type(experiments[name].model)
     theirs, ours = run.files(), here.files()
     assert all(theirs[name] == ours[name] for name in ("spec.json", "curves.parquet", "params.npz"))
 print("same bits")

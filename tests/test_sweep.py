@@ -122,6 +122,50 @@ def test_scaling_law_of_the_fit(sweep):
     assert sweep.scaling_law("final_train_error", x="penalty.strength", at={"dynamics.lr": 0.1}).values.shape == (3, 2)
 
 
+def test_runs_that_diverged_are_left_out_of_a_law(sweep):
+    # A step of 2 is beyond 2/σ² of these designs. Its runs end at once, which is no time that anything took.
+    knobs = {"penalty.strength": OVER["penalty.strength"], "dynamics.lr": (0.05, 0.1, 2.0)}
+    wider = af.sweep(SPEC, knobs, seeds=2, store=sweep.store.url).run(progress=False)
+    assert (wider.dataset["verdict"].sel({"dynamics.lr": 2.0}) == "diverged").all()
+    for quantity in ("t_fit", "final_train_error"):
+        law, tame = (s.judged(fit=0.5).scaling_law(quantity, x="penalty.strength") for s in (wider, sweep))
+        assert law.exponent == pytest.approx(tame.exponent, rel=1e-9)
+        assert law.interval == pytest.approx(tame.interval, rel=1e-9)
+        assert (law.law.n, law.law.n_left_out) == (12, 6)
+        assert "6 more broke down" in str(law)
+        assert "6 runs broke down" in law.plot().axes[0].get_title(loc="left")
+    # Nor do they set the scale of a map, and what is not run yet is not what never came.
+    ax, bar = wider.phase_diagram("final_test_error").axes
+    assert bar.get_ylim()[1] < 10
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["diverged, for most seeds"]
+    more = af.sweep(SPEC, {**knobs, "dynamics.lr": (0.05, 0.1, 0.15)}, seeds=2, store=sweep.store.url)
+    assert "no run" in [text.get_text() for text in more.phase_diagram("t_fit").axes[0].get_legend().get_texts()]
+
+
+def test_what_most_runs_never_do_has_no_law(sweep):
+    # Weak penalties let the fit come when it does without; strong ones do not delay it, they prevent it.
+    strengths = {"penalty.strength": (1e-5, 1e-4, 1.0, 2.0, 5.0)}
+    asked = af.sweep(SPEC, strengths, store=sweep.store.url).run(progress=False)
+    judged = asked.judged(fit=0.3)
+    assert np.isfinite(judged.dataset["t_fit"].values[:, 0]).tolist() == [True] * 2 + [False] * 3
+    with pytest.raises(SpecError, match=r"a question of whether, not of when.*penalty\.strength"):
+        judged.scaling_law("t_fit", x="penalty.strength")
+
+
+def test_a_sweep_may_be_judged_by_other_thresholds(sweep):
+    loose = sweep.judged(fit=0.5, generalise=0.9)
+    assert loose.id == sweep.id
+    run = sweep.store.load(sweep.run_id((2, 1), 0))
+    seen = loose.dataset.isel({"penalty.strength": 2, "dynamics.lr": 1, "seed": 0})
+    verdict = run.diagnose(fit=0.5, generalise=0.9)
+    assert (seen["verdict"].item(), seen["t_fit"].item()) == (verdict.kind, verdict.t_fit)
+    assert verdict.t_fit != run.verdict.t_fit
+    assert run.judged(fit=0.5, generalise=0.9).verdict == verdict
+    refined = af.sweep(SPEC, af.refine("penalty.strength", ranges={"penalty.strength": (1e-4, 1e-2)}, resolution=5))
+    with pytest.raises(SpecError, match="refined by the task's own thresholds"):
+        refined.judged(fit=0.5)
+
+
 def test_a_refined_diagram_finds_the_boundary_of_the_grid(tmp_path):
     # With so few steps a run generalises only under a strong pull; and too strong a pull leaves too large an error.
     spec = SPEC.set({"dynamics.steps": 20_000, "observations": 40})
@@ -259,3 +303,26 @@ def test_control_c_keeps_what_is_finished(tmp_path):
     ids = [experiment.id for experiment in missing]
     assert store.claim(ids) == set(ids)
     store.release(ids)
+
+
+def test_seeds_and_places_of_any_kind(tmp_path):
+    over = {"penalty.strength": np.array([1e-3, 1e-2])}
+    asked = af.sweep(SPEC, over, seeds=np.int64(2), store=tmp_path / "store")
+    assert (asked.seeds, asked.knobs) == ((0, 1), {"penalty.strength": (1e-3, 1e-2)})
+    assert asked.store.url == af.sweep(SPEC, over, store=str(tmp_path / "store")).store.url
+    assert af.sweep(SPEC, over, seeds=np.array([3, 7]), store=tmp_path).seeds == (3, 7)
+    json.dumps(asked.to_dict())  # plain numbers all
+    for seeds, words in ((0, "1 or more, got 0"), ([], "one seed at least"), (1.5, "got 1.5"), ([1, 1.0], "twice")):
+        with pytest.raises(SpecError, match=words):
+            af.sweep(SPEC, over, seeds=seeds, store=tmp_path)
+    with pytest.raises(SpecError, match="value twice"):
+        af.sweep(SPEC, {"penalty.strength": [1, 1.0]}, store=tmp_path)
+    with pytest.raises(SpecError, match="a sweep has spec, seeds"):
+        Sweep.from_dict({"spec": 3}, tmp_path)
+
+
+def test_a_sweep_of_many_points_is_laid_out_in_little_time(tmp_path):
+    # 5,000 points took 45 s where these take 3: words of refusals were written for every setting of every point.
+    began = time.process_time()
+    assert len(af.sweep(SPEC, {"penalty.strength": af.logspace(1e-6, 1e-2, 5000)}, store=tmp_path).missing) == 5000
+    assert time.process_time() - began < 15

@@ -8,6 +8,7 @@ import functools
 import hashlib
 import importlib
 import json
+import logging
 import signal
 import subprocess
 import time
@@ -379,9 +380,6 @@ class Bridge(Penalty):
         return sum(jnp.sum((leaf**2 + self.smoothing) ** (self.power / 2)) for leaf in jax.tree.leaves(params))
 
 
-TRACED: list[int] = []
-
-
 class HeavyBall(Discrete):
     """Polyak's momentum: v ← μv − η∇f, θ ← θ + v."""
 
@@ -391,12 +389,11 @@ class HeavyBall(Discrete):
         return jax.tree.map(jnp.zeros_like, params)
 
     def step(self, problem, params, memory, key):
-        TRACED.append(1)
         velocity = jax.tree.map(lambda v, g: self.momentum * v - self.lr * g, memory, problem.gradient(params))
         return jax.tree.map(jnp.add, params, velocity), velocity
 
 
-def test_a_penalty_and_a_dynamics_of_ones_own(tmp_path):
+def test_a_penalty_and_a_dynamics_of_ones_own(tmp_path, caplog):
     own = {"penalty": Bridge(0.01, 0.5), "dynamics": HeavyBall(0.02, 200, 0.8)}
     run = train(**own)
     data = af.Experiment(TASK, Linear(), DESCENT).draw()
@@ -413,10 +410,11 @@ def test_a_penalty_and_a_dynamics_of_ones_own(tmp_path):
     assert experiment.set({"dynamics.momentum": 0.5}).dynamics.momentum == 0.5
     assert af.load(run.save(tmp_path / "own")).spec == run.spec
     assert run.verdict.to_dict()
-    traces = len(TRACED)
-    train(penalty=Bridge(0.02, 0.7), dynamics=HeavyBall(0.01, 200, 0.7))
-    assert traces >= 1
-    assert len(TRACED) == traces, "traced again for other numbers"
+    with jax.log_compiles(), caplog.at_level(logging.WARNING):
+        train(penalty=Bridge(0.02, 0.7), dynamics=HeavyBall(0.01, 200, 0.7))
+        assert not [line for line in caplog.messages if "Compiling" in line], "compiled again for other numbers"
+        train(penalty=Bridge(0.02, 0.7) + L2(1.0), dynamics=HeavyBall(0.01, 200, 0.7))
+    assert [line for line in caplog.messages if "Compiling" in line]
 
 
 # Files.

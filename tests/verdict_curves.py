@@ -8,7 +8,7 @@ numbers of the table alone has to come to the same verdict.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+import functools
 
 import numpy as np
 
@@ -35,16 +35,44 @@ class Table:
 
 
 @dataclasses.dataclass(frozen=True)
+class Step:
+    """From `before` to `after`, from 10 % to 90 % of it within `width` decades around `centre`."""
+
+    centre: float
+    width: float
+    before: float
+    after: float
+
+    def at(self, tau: np.ndarray) -> np.ndarray:
+        done = 1 / (1 + np.exp(np.clip(-2 * np.log(9) * (tau - self.centre) / self.width, -500, 500)))
+        return self.before + (self.after - self.before) * done
+
+
+@dataclasses.dataclass(frozen=True)
 class _Draw:
-    """The errors at the observations, and as functions of log time."""
+    """Errors as functions of log time, each the larger of its steps, and their levels at the thresholds."""
 
     tau: np.ndarray
-    train: np.ndarray
-    test: np.ndarray
-    fit: float  # the training error at its threshold
-    goal: float  # the test error at its threshold
-    train_at: Callable
-    test_at: Callable
+    train_steps: tuple[Step, ...]
+    test_steps: tuple[Step, ...]
+    fit: float
+    goal: float
+    high: float  # where errors begin
+    middle: float  # a test error that is not generalisation
+
+    @functools.cached_property
+    def train(self) -> np.ndarray:
+        return np.max([step.at(self.tau) for step in self.train_steps], axis=0)
+
+    @functools.cached_property
+    def test(self) -> np.ndarray:
+        return np.max([step.at(self.tau) for step in self.test_steps], axis=0)
+
+    @property
+    def before_end(self) -> tuple[float, float]:
+        """Both errors 0.2 decades before the end, whether they were observed there or not."""
+        then = dataclasses.replace(self, tau=self.tau[-1:] - 0.2)
+        return float(then.train[0]), float(then.test[0])
 
     @property
     def fitted(self) -> int | None:
@@ -53,14 +81,13 @@ class _Draw:
         first = int(failing[-1]) + 1 if failing.size else 0
         return first if first < self.tau.size else None
 
-    def before_end(self, decades: float) -> tuple[float, float]:
-        return float(self.train_at(self.tau[-1] - decades)), float(self.test_at(self.tau[-1] - decades))
-
-
-def step(tau, centre: float, width: float, before: float, after: float):
-    """From `before` to `after`, from 10 % to 90 % within `width` decades around `centre`."""
-    done = 1 / (1 + np.exp(np.clip(-2 * np.log(9) * (tau - centre) / width, -500, 500)))
-    return before + (after - before) * done
+    @property
+    def late(self) -> bool:
+        """Whether the test error is still where it began when five times the time of the fit is over."""
+        if self.fitted is None:
+            return False
+        waiting = np.flatnonzero(self.tau >= self.tau[self.fitted] + np.log10(5))
+        return bool(waiting.size) and bool(np.all(self.test[: waiting[0] + 1] >= 0.95 * self.high))
 
 
 def _grid(rng: np.random.Generator) -> np.ndarray:
@@ -77,71 +104,45 @@ def _grid(rng: np.random.Generator) -> np.ndarray:
     return tau + rng.uniform(-3, 6)  # any unit of time
 
 
-def _late(draw: _Draw, level: float) -> bool:
-    """Whether the test error is still at its plateau `level` when five times the time of the fit is over."""
-    f = draw.fitted
-    if f is None:
-        return False
-    waiting = np.flatnonzero(draw.tau >= draw.tau[f] + np.log10(5))
-    return bool(waiting.size) and bool(np.all(draw.test[: waiting[0] + 1] >= 0.95 * level))
-
-
-def _one(kind: str, rng: np.random.Generator, style: str) -> tuple[_Draw, bool]:
-    """A draw of a kind, and whether it is beyond doubt."""
+def _one(kind: str, rng: np.random.Generator, style: str) -> _Draw:
+    """A draw meant to be of a kind; whether it is, the observations have to tell."""
     tau = _grid(rng)
-    first, last = tau[0], tau[-1]
     fit, goal = (FIT_ERROR, GENERALISE_ERROR) if style == "error" else (FIT, GENERALISE)
     high = 1.0 if style == "error" else rng.uniform(0.5, 0.95)  # chance; in percent it is above 2
-    fitted_level = rng.choice([0.0, rng.uniform(0, 0.1)]) * fit
-    good_level = rng.choice([0.0, rng.uniform(0, 0.4)]) * goal
-    moves = np.sort(rng.uniform(first, last, 2))
-    width = rng.uniform(0.1, 0.6, 3)
-
-    def train(tau):
-        return step(tau, moves[0], width[0], high, fitted_level)
-
-    def flat(tau):
-        return np.full_like(np.asarray(tau, dtype=float), high)
-
-    middle = float(np.exp(rng.uniform(np.log(2 * goal), np.log(high))))  # a level that is not generalisation
+    fits, good = (float(rng.choice([0.0, rng.uniform(0, most)])) * level for most, level in ((0.1, fit), (0.4, goal)))
+    early, late = np.sort(rng.uniform(tau[0], tau[-1], 2))
+    narrow, wide, third = rng.uniform(0.1, 0.6, 3)
+    middle, unfit = (float(np.exp(rng.uniform(np.log(low), np.log(high)))) for low in (2 * goal, 4 * fit))
+    fall = Step(early, narrow, high, fits)
+    flat = Step(early, narrow, high, high)
+    train, test = (fall,), (flat,)
     if kind == "grokking":
-        test = lambda tau: step(tau, moves[1], width[1], high, good_level)  # noqa: E731
-    elif kind == "generalised with the fit":
-        shift = rng.uniform(-0.5, 0.0)
-        test = lambda tau: step(tau, moves[0] + shift, width[0], high, good_level)  # noqa: E731
-    elif kind == "never generalised":
-        level = rng.choice([high, middle])
-        test = lambda tau: step(tau, moves[0] - 0.3, width[0], high, level)  # noqa: E731
+        test = (Step(late, wide, high, good),)
     elif kind == "grokking under way":
-        end = last + rng.uniform(-0.1, 0.3)
-        test = lambda tau: step(tau, end, width[1] + 0.2, high, good_level)  # noqa: E731
+        test = (Step(tau[-1] + rng.uniform(-0.1, 0.3), wide + 0.2, high, good),)
     elif kind == "grokking without understanding":
-        test = lambda tau: step(tau, moves[1], width[1], high, middle)  # noqa: E731
+        test = (Step(late, wide, high, middle),)
+    elif kind == "generalised with the fit":
+        test = (Step(early + rng.uniform(-0.5, 0.0), narrow, high, good),)
+    elif kind == "never generalised":
+        test = (Step(early - 0.3, narrow, high, float(rng.choice([high, middle]))),)
     elif kind == "misgrokking":
-        gained = moves[0] + rng.choice([-0.3, 0.0, 1.0])
-        test = lambda tau: np.maximum(  # noqa: E731
-            step(tau, gained, width[1], high, good_level), step(tau, moves[1], width[2], 0.0, middle)
-        )
+        gained = early + rng.choice([-0.3, 0.0, 1.0])
+        test = (Step(gained, wide, high, good), Step(late, third, 0.0, middle))
     elif kind == "training collapsed":
-        train = lambda tau: np.maximum(  # noqa: E731
-            step(tau, moves[0], width[0], high, fitted_level), step(tau, moves[1], width[2], 0.0, rng_level)
-        )
-        rng_level = float(rng.uniform(8 * fit, high))
-        test = flat
+        train = (fall, Step(late, third, 0.0, rng.uniform(8 * fit, high)))
     elif kind == "never fitted":
-        level = float(np.exp(rng.uniform(np.log(4 * fit), np.log(high))))
-        train = lambda tau: step(tau, moves[0], width[0], high, level)  # noqa: E731
-        test = rng.choice([flat, lambda tau: step(tau, moves[1], width[1], high, middle)])
-    else:  # diverged: finite until then
-        test = rng.choice([flat, lambda tau: step(tau, moves[0], width[1], high, good_level)])
-    draw = _Draw(tau, train(tau), test(tau), fit, goal, train, test)
-    return draw, _beyond_doubt(kind, draw, high, middle)
+        train = (Step(early, narrow, high, unfit),)
+        test = (Step(late, wide, high, float(rng.choice([high, middle]))),)
+    elif kind == "diverged":  # what precedes it
+        test = (Step(early, wide, high, float(rng.choice([high, good]))),)
+    return _Draw(tau, train, test, fit, goal, high, middle)
 
 
-def _beyond_doubt(kind: str, draw: _Draw, high: float, middle: float) -> bool:
-    tau, test, goal = draw.tau, draw.test, draw.goal
-    f = draw.fitted
-    train_then, test_then = draw.before_end(0.2)
+def _beyond_doubt(kind: str, draw: _Draw) -> bool:
+    """Whether the observations meet the definition of a verdict with a margin."""
+    tau, test, goal, high = draw.tau, draw.test, draw.goal, draw.high
+    train_then, test_then = draw.before_end
     if kind == "never fitted":
         return bool(np.all(draw.train >= 3 * draw.fit))
     if kind == "diverged":
@@ -150,10 +151,11 @@ def _beyond_doubt(kind: str, draw: _Draw, high: float, middle: float) -> bool:
         held = tau[draw.train <= 0.5 * draw.fit]
         lost = draw.train[-1] >= 6 * draw.fit and train_then >= 5 * draw.fit
         return bool(held.size > 1 and held[-1] - held[0] >= 0.7 and lost)
+    f = draw.fitted
     if f is None or f == 0 or tau[-1] - tau[f] < 0.3:
         return False
     if kind == "grokking":
-        return bool(high >= 4 * goal and _late(draw, high) and test[-1] <= 0.5 * goal and test_then <= 0.5 * goal)
+        return bool(high >= 4 * goal and draw.late and max(test[-1], test_then) <= 0.5 * goal)
     if kind == "generalised with the fit":
         return bool(np.all(test[f:] <= 0.5 * goal))
     if kind == "never generalised":
@@ -163,21 +165,21 @@ def _beyond_doubt(kind: str, draw: _Draw, high: float, middle: float) -> bool:
         kept = held.size > 1 and held[-1] - held[0] >= 0.7 and held[-1] >= tau[f] + 0.2
         return bool(kept and test[-1] >= 4 * goal and test_then >= 3.5 * goal)
     if kind == "grokking without understanding":
-        settled = tau[test <= 1.02 * middle]
-        short = 2.5 * goal <= middle <= high / 3
-        return bool(short and _late(draw, high) and settled.size > 1 and settled[-1] - settled[0] >= 0.5)
-    # under way: between a third and nine tenths of the way, most of it in the last factor of two of the time
+        settled = tau[test <= 1.02 * draw.middle]
+        short = 2.5 * goal <= draw.middle <= high / 3
+        return bool(short and draw.late and settled.size > 1 and settled[-1] - settled[0] >= 0.5)
+    # Under way: a third of the way or more, however it is measured, and on its way at the end.
     linear, logs = (high - test[-1]) / (high - goal), np.log(high / test[-1]) / np.log(high / goal)
     moving = test_then - test[-1] >= 0.15 * (high - test[-1])
-    return bool(min(linear, logs) >= 0.3 and test[-1] >= 2.5 * goal and moving and _late(draw, high))
+    return bool(min(linear, logs) >= 1 / 3 and test[-1] >= 2.5 * goal and moving and draw.late)
 
 
 def draw_table(kind: str, rng: np.random.Generator, *, noise: bool) -> Table:
     """A random log that shows `kind`, without noise or with 5 % of it."""
     while True:
         style = str(rng.choice(["fraction", "percent", "error"]))
-        draw, sure = _one(kind, rng, style)
-        if sure:
+        draw = _one(kind, rng, style)
+        if _beyond_doubt(kind, draw):
             break
     train, test, loss = draw.train, draw.test, None
     if style == "error":

@@ -124,7 +124,7 @@ class _Definition:
         self._within: list[str] = []
         self._root: list[Any] = []
         for root in roots:
-            self._tell(root, self._root)
+            self._try(lambda root=root: self._tell(root, self._root), self._root)
 
     @property
     def digest(self) -> str:
@@ -182,22 +182,25 @@ class _Definition:
         own: list[Any] = []
         self.nodes[id(value)] = value, own
         self._within.append(_called(value))
+        if isinstance(value, types.FunctionType):
+            self._try(lambda: self._tell_function(value, own), own)
+        elif isinstance(value, type):
+            self._try(lambda: self._tell_class(value, own), own)
+        else:
+            self._try(lambda: self._tell_object(value, own), own)
+        self._within.pop()
+
+    def _try(self, tell: Callable[[], None], tokens: list[Any]) -> None:
+        """Tell something, or that it cannot be told."""
+        depth = len(self._within)
         try:
-            if isinstance(value, types.FunctionType):
-                self._tell_function(value, own)
-            elif isinstance(value, type):
-                self._tell_class(value, own)
-            else:
-                self._tell_object(value, own)
-        except RecursionError:
-            raise
+            tell()
         except Exception as error:  # of an object's own way to say what it is made of
-            own.append("untold")
+            path = " → ".join(dict.fromkeys(self._within)) or "a part of it"
+            del self._within[depth:]
+            tokens.append("untold")
             self.opaque = True
-            path = " → ".join(dict.fromkeys(self._within))
             self.obstacles.append(f"{path}: what is in it cannot be told ({error})")
-        finally:
-            self._within.pop()
 
     # ---------------------------------------------------------------------------------------------- functions
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
 import re
@@ -92,18 +93,25 @@ class Experiment:
 
     def _name(self) -> str:
         """`id`; `Untold` if there is none. Kept if all nouns are afterfit's: a user's may have changed by now."""
-        if "_kept_id" in vars(self):
-            return vars(self)["_kept_id"]
-        codes = [code for name in _NOUNS for code in getattr(self, name).codes()]
+        return self._kept_name if self._only_ours else self._find_name()
+
+    @functools.cached_property
+    def _only_ours(self) -> bool:
+        return not any(code for name in _NOUNS for code in getattr(self, name).codes())
+
+    @functools.cached_property
+    def _kept_name(self) -> str:
+        return self._find_name()
+
+    def _find_name(self) -> str:
+        for name in _NOUNS:
+            list(getattr(self, name).codes())  # so that all of it can be told
         said = self.to_dict() if self.meaning == 1 else {**self.to_dict(), "meaning": self.meaning}
         try:
             text = json.dumps(said, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         except TypeError as error:  # a noun whose own to_dict does not give plain data
             raise Untold(str(error)) from None
-        found = hashlib.sha256(text.encode()).hexdigest()[:16]
-        if not codes:
-            object.__setattr__(self, "_kept_id", found)
-        return found
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Experiment:

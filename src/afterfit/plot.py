@@ -57,7 +57,8 @@ _FAR = 1e3  # times its first value, beyond which a diverging curve leaves throu
 class Moment:
     """When theory says that something happens: about `time`, between `low` and `high`; `seen` is when it did.
 
-    `firm` says that the theory gives the constant, so that `time` itself means something. `says` is its name in the
+    `firm` says that the theory gives the constant, so that `time` itself means something (of one that may be at once,
+    `low` 0, only where it is the latest). `says` is its name in the
     picture, in words and mathtext.
     """
 
@@ -329,7 +330,7 @@ def _draw_moments(ax: Axes, moments: tuple[Moment, ...]) -> None:
         ends = [max(moment.low, left), min(moment.high, right)]
         style, width = ("-", 5.0) if moment.firm else ((0, (1, 1.2)), 1.6)
         ax.plot(ends, [row, row], color=purple, linewidth=width, linestyle=style, alpha=0.5, solid_capstyle="butt")
-        if moment.firm:
+        if moment.firm and (moment.low > 0 or moment.time == moment.high):
             mark(moment.time, row, "|", 10, markeredgewidth=1.8)
         if moment.low < left:
             mark(left, row, "<", 5, clip_on=False)

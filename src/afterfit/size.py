@@ -7,15 +7,19 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import jax
+from jax.extend.core import jaxprs_in_params
+from jaxtyping import Array, PyTree
 
 from afterfit.dynamics import Discrete
 from afterfit.experiment import Experiment, flatten
 from afterfit.machine import check_memory, in_words
 from afterfit.spec import SpecError
 
-__all__ = ["Size", "check_size", "size_of"]
+__all__ = ["Size", "check_program", "check_size", "size_of"]
 
 _NUMBER = 8  # bytes: data and initial parameters are drawn in double precision
 _OBSERVATION = 1000  # bytes of an observation: some twelve arrays, each an object
@@ -24,6 +28,7 @@ _LOOK = 1e-5  # seconds of the quickest observation
 _LONGEST = 365.25 * 24 * 3600  # seconds: nobody waits for more than a year
 _OPERATION = 0.02  # seconds to compile an operation of a long program; with its length it gets longer, not shorter
 _MANY = 1000  # a setting from here on may be why an experiment is too large
+_MUCH = 1e8  # examples x parameters from which on a step may need more memory than its data and parameters
 _OPERATIONS = 10_000  # of a program that can still be compiled: at 1000, compiling takes minutes and gigabytes
 
 
@@ -74,6 +79,35 @@ def check_size(experiment: Experiment) -> Size:
         steps, least = _steps(experiment), in_words(size.seconds, "seconds")
         raise SpecError(f"{steps:.3g} steps take {least} at least: lower dynamics.steps.")
     return size
+
+
+def check_program(gradient: Callable[[PyTree[Array]], Any], params: PyTree[Array], examples: int) -> None:
+    """Refuse a gradient of the loss for which there is no memory, whatever the compiler does.
+
+    It may leave out what is between two operations on entries, but factors and results of a product of matrices are
+    written down. Few examples or parameters need not be looked at.
+    """
+    if examples * sum(leaf.size for leaf in jax.tree.leaves(params)) < _MUCH:
+        return
+    largest = max(_factors(jax.make_jaxpr(gradient)(params).jaxpr), default=0)
+    check_memory(
+        largest,
+        "of a product of matrices in one step, the largest needs memory of its own",
+        lambda: "choose fewer examples, or a model with fewer units",
+    )
+
+
+def _factors(jaxpr: Any) -> Iterator[int]:
+    """Bytes of each factor and result of the products in a program, those of the programs within it included."""
+    for equation in jaxpr.eqns:
+        if equation.primitive.name == "dot_general":
+            (contracted, _), _ = equation.params["dimension_numbers"]
+            first = equation.invars[0].aval.shape
+            if math.prod(first[axis] for axis in contracted) > 1:  # else it is a product of entries
+                for variable in (*equation.invars, *equation.outvars):
+                    yield math.prod(variable.aval.shape) * variable.aval.dtype.itemsize
+        for inner in jaxprs_in_params(equation.params):
+            yield from _factors(inner)
 
 
 def _check_length(experiment: Experiment, operations: int) -> None:

@@ -24,7 +24,7 @@ from afterfit.penalties import NoPenalty, Penalty
 from afterfit.problem import Problem, pose
 from afterfit.progress import progress_bar
 from afterfit.run import Run
-from afterfit.size import check_size
+from afterfit.size import check_program, check_size
 from afterfit.spec import require
 from afterfit.tasks import Data, Task
 from afterfit.turns import attend, computing
@@ -196,6 +196,7 @@ def prepare(experiment: Experiment, data: Data | None = None) -> tuple[Problem, 
         outputs.shape == wanted,
         f"the model gives outputs of shape {outputs.shape}, but the task needs {wanted}.",
     )
+    check_program(jax.grad(problem.loss), params, problem.data.n)
     experiment.dynamics.check(problem, params)
     if not _is_ours(model):
         require(

@@ -15,6 +15,7 @@ from afterfit.diagnose.words import at, number
 FEWEST = 3  # observations: below this one stray point would decide
 _SAMPLES = 101  # of a curve, evenly spread in log time, to take a median
 _HEEDED = 5  # observations at the end: with fewer, a robust line follows a single stray one …
+_NEIGHBOURS = 41  # at most, of an observation, that its noise is told by
 _FURTHEST = 4  # … but it looks no further back than this many times `Settings.end`, however few they are
 _AS_GOOD = 0.1  # of the threshold: below it one error is as good as another
 _HOVERING = 0.5  # lapses within the slack of the threshold are forgiven up to this share of the time it is met
@@ -46,11 +47,16 @@ class Errors:
         """The perfect accuracy: 1, or 100 where the threshold is in percent."""
         return self.threshold.ceiling
 
-    @functools.cached_property
-    def error(self) -> NDArray:
+    @property
+    def observed_error(self) -> NDArray:
         if self.threshold.like == "error":
             return self.curve
         return np.maximum(self.ceiling - self.curve, 0.0)  # rounding, or noise, may exceed the ceiling
+
+    @functools.cached_property
+    def error(self) -> NDArray:
+        """The error without the noise that a dense log tells from its signal."""
+        return _running_median(self.tau, self.observed_error, self.settings.end)
 
     @property
     def level(self) -> float:
@@ -138,6 +144,23 @@ class Errors:
     @property
     def improves(self) -> str:
         return "falls" if self.threshold.like == "error" else "rises"
+
+
+def _running_median(tau: NDArray, values: NDArray, reach: float) -> NDArray:
+    """The median of the observations up to `reach` decades before and after each, as many on either side.
+
+    Where that is fewer than five in all, noise cannot be told from signal, and values stay as they are; as they do
+    wherever they go one way only.
+    """
+    i = np.arange(tau.size)
+    sides = np.minimum(i - np.searchsorted(tau, tau - reach), np.searchsorted(tau, tau + reach, side="right") - 1 - i)
+    smooth = values.copy()
+    dense = np.flatnonzero(2 * sides + 1 >= _HEEDED)
+    for part in np.array_split(dense, 1 + dense.size // 100_000):  # a bound on memory
+        around = part[:, None] + np.rint(sides[part, None] * np.linspace(-1, 1, _NEIGHBOURS)).astype(int)
+        middle = _NEIGHBOURS // 2
+        smooth[part] = np.partition(values[around], middle, axis=1)[:, middle]  # the median, faster
+    return smooth
 
 
 def _logs(values: NDArray, low: NDArray, in_logs: NDArray) -> NDArray:
@@ -228,7 +251,7 @@ def spell_of(curve: Errors) -> Spell | None:
     start = stays_from(curve, level, slack=s.fall)
     if start is not None:
         since = curve.tau >= start
-        lapses = int(np.sum(curve.error[since] > level))
+        lapses = int(np.sum(curve.observed_error[since] > level))
         notes = [f"but for {lapses} of {int(np.sum(since))} observations"] if lapses else []
         notes += ["already at the first observation"] if start == curve.tau[0] else []
         note = f" ({', '.join(notes)})" if notes else ""
@@ -252,5 +275,5 @@ def spell_of(curve: Errors) -> Spell | None:
 def sentence(curve: Errors, spell: Spell | None) -> str:
     if spell is not None:
         return spell.sentence
-    best = curve.say(float(np.min(curve.error)))
+    best = curve.say(float(np.min(curve.observed_error)))
     return f"never {curve.met}: {curve.say(curve.end)} at the end, {best} at best."

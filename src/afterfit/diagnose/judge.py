@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -105,7 +106,7 @@ class _Log:
     def read(self, name: str, values: NDArray, threshold: Threshold) -> Errors:
         return Errors.observed(name, self.tau, values, threshold, self.settings)
 
-    @property
+    @functools.cached_property
     def curves(self) -> tuple[tuple[str, Errors], tuple[str, Errors]]:
         return (
             ("train", self.read("train", self.train, self.criteria.train)),
@@ -278,7 +279,7 @@ def _blown_up(log: _Log) -> tuple[int, str] | None:
     """
     train = log.read("train", log.train, log.criteria.train)
     what, values = ("train error", log.train) if train.threshold.like == "error" else ("training loss", log.loss)
-    if values is None or train.tau.size < 2 or np.any(train.error[-2:] <= train.level):
+    if values is None or train.tau.size < 2 or np.any(train.observed_error[-2:] <= train.level):
         return None
     seen = values[np.isfinite(values)]  # the initialisation included, if it was observed
     bound = log.settings.blowup * max(float(seen[0]), train.level if values is log.train else 0.0)

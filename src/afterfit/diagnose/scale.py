@@ -67,15 +67,16 @@ def check_thresholds(curves: dict[str, tuple[NDArray, Threshold]]) -> None:
 
 
 def _refuse_mixture(name: str, values: NDArray) -> None:
-    """Refuse a curve that leaps between fractions and percent."""
+    """Refuse a curve that goes over from fractions to percent, or to and fro between them."""
     small = (values > 0) & (values <= 1 + _ROUNDING)
     if not small.any() or scale_of(values) != 100:
         return
     one, other = values[:-1], values[1:]
-    up = small[:-1] & (other >= _LEAP * one) & (other > 1 + _ROUNDING)
-    down = small[1:] & (one > 1 + _ROUNDING) & (one < _HUNDREDTH * 100 * other) & (one > 100 * other / _HUNDREDTH)
-    varied = np.ptp(np.log(values[small])) > np.log(_VARIETY)
-    leaps = np.flatnonzero((down if down.sum() > 1 else False) | (up & varied))  # down once may be a collapse
+    low = values <= 1 + _ROUNDING
+    switch = low[:-1] & ~low[1:] & (np.cumsum(~low)[:-1] == 0) & (np.cumsum(low)[-1] == np.cumsum(low)[:-1])
+    up = switch & (other >= _LEAP * one) & (np.ptp(np.log(values[small])) > np.log(_VARIETY))
+    down = small[1:] & ~low[:-1] & (one < _HUNDREDTH * 100 * other) & (one > 100 * other / _HUNDREDTH)
+    leaps = np.flatnonzero(up | (down if down.sum() > 1 else False))  # down once may be a collapse
     if leaps.size:
         a, b = (number(float(side[leaps[0]])) for side in (one, other))
         raise SpecError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -86,12 +85,15 @@ def floor(run: Run) -> str:
         return ""
     time, error = run.curves["time"].values, run.curves["train_error"].values
     late, threshold = error[time >= time[-1] / 2], run.criteria.train.value
-    if len(late) < 3 or late.max() > 1.1 * late.min():
+    pull, push = (float(run.curves[name].values[-1]) for name in ("penalty_gradient", "loss_gradient"))
+    at_rest = len(late) >= 3 and late.max() <= 1.1 * late.min() and push <= 1.1 * pull  # the two gradients balance
+    if not at_rest or late.max() >= 1:
         return ""
-    enough = 10.0 ** math.ceil(math.log10(late.max()))
+    enough = next(level for k in range(-300, 1) for level in (10.0**k, 2 * 10.0**k, 5 * 10.0**k) if level > late.max())
+    judge = f"Judge by another threshold (fit={enough:g}), or weaken" if enough <= 0.05 else "Weaken"
     return (
         f"the train error has settled at {late[-1]:.2g}, above the threshold of {threshold:g}: that is as far as a "
-        f"penalty of strength {strength:g} lets it. Judge by another threshold (fit={enough:g}), or weaken the penalty."
+        f"penalty of strength {strength:g} lets it. {judge} the penalty."
     )
 
 
@@ -107,7 +109,7 @@ def _verdicts(runs: Mapping[str, Run]) -> str:
         verdict = f'<p class="verdict">{escape(said)}</p>'
         if k < _DRAWN:
             heading = f"<h3>{escape(name)}</h3>" if len(runs) > 1 else ""
-            drawn, page = _theory(run)
+            drawn, page = _theory(run, foresee=k == 0)
             curves = picture(plot_run(run, drawn), f"Curves of {name}: {said}")
             parts.append(f"{heading}{verdict}{status}{evidence}{curves}{page}")
         else:
@@ -116,15 +118,19 @@ def _verdicts(runs: Mapping[str, Run]) -> str:
     return "\n".join(parts)
 
 
-def _theory(run: Run) -> tuple[Overlay | None, str]:
-    """What theory says of a run: what to draw over it, and a page folded away. No failure of it costs the report."""
+def _theory(run: Run, foresee: bool) -> tuple[Overlay | None, str]:
+    """What theory says of a run: what to draw over it, and a page folded away. No failure of it costs the report.
+
+    The headline alone is foreseen: that can take half a minute.
+    """
     if run.status == "diverged" or verdict_of(run)[0] is None:
         return None, "<p>Theory is not asked: the run came to nothing that it could speak of.</p>"
     try:
-        explained, foreseen = explain(run), forecast(instance_of(run).experiment)
+        explained = explain(run)
+        foreseen = forecast(instance_of(run).experiment) if foresee else None
     except Exception as error:  # a run of the user's own making can be more than theory expects
         return None, f"<p>Theory has nothing to say of this run: {escape(error)}</p>"
-    said = f"{explained}\n\nBefore the run\n  {foreseen}"
+    said = f"{explained}\n\nBefore the run\n  {foreseen}" if foreseen else str(explained)
     page = f"<details><summary>What theory says of it</summary><pre>{escape(said)}</pre></details>"
     return overlay(explained.limits, explained.clocks, foreseen), page
 
