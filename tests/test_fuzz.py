@@ -1,4 +1,4 @@
-"""A minute of the fuzzer, the same one every time, and every case that went wrong once. `make fuzz` goes on from there."""
+"""A minute of the fuzzer, the same every time, and every case that went wrong once. `make fuzz` goes on from there."""
 
 from __future__ import annotations
 

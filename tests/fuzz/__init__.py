@@ -7,6 +7,6 @@ whenever it is run: `python tests/fuzz --group specs --case 123`.
 |---|---|---|
 | `specs` | experiments as plain data, TOML and arrays | equal to the run again, read back, and to a plain NumPy loop |
 | `logs` | CSV files | the verdict of the same log in other units and other writing |
-| `stores` | damage to a store, hostile SQL, processes that are killed | what is healthy is served bit for bit; nothing leaks |
+| `stores` | damage, hostile SQL, processes that are killed | what is healthy is served bit for bit; nothing leaks |
 | `commands` | command lines | an exit code with a meaning, one sentence on stderr, and what Python gives |
 """

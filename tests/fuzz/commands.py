@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import subprocess
@@ -68,10 +69,8 @@ def draw(rng: Rng, number: int) -> Line:
 
 def check(case: Line, place: Path) -> None:
     for name, content in case.files:
-        try:
+        with contextlib.suppress(OSError):  # a name that this file system does not take: then it is not there
             Path(name).write_bytes(content)
-        except OSError:  # a name that this file system does not take: then it is not there
-            pass
     if "store" in case.args:
         stores.copy(place)
     if case.process:
@@ -109,8 +108,10 @@ def _second_way(case: Line, place: Path, printed: str) -> None:
 
 # ------------------------------------------------------------------------------------------------- grammar
 
-_STRAY = ("--unknown", "--", "", "-", "-q", "--quiet", "-h", "--help", "--version", "ξ", "\x00", "a" * 400, "--store",
-          "--set", "--set=", "--out", "--over", "--seeds", "--json", "*", "$(true)", "%s", "{}", "../..")  # fmt: skip
+_STRAY = (
+    "--unknown", "--", "", "-", "-q", "--quiet", "-h", "--help", "--version", "ξ", "\x00", 'a' * 400, "--store",
+    "--set", "--set=", "--out", "--over", "--seeds", "--json", "*", "$(true)", "%s", "{}", "../..",
+)  # fmt: skip
 
 
 def _experiment(rng: Rng, files: dict[str, bytes], sweep: bool = False) -> str:
@@ -168,17 +169,29 @@ def _table(rng: Rng) -> Any:
     return tables[0] if rng.random() < 0.3 else choose(rng, tables)
 
 
-_SETTINGS = ("penalty.strength=0.2", "seed=3", "init.scale=0.1", "dynamics.steps=10", "observations=5", "model.depth=2",
-             "penalty.kind=L1", "penalty.strength=-1", "penalty.strength=inf", "penalty.strength=nan", "seed=-1",
-             "seed=1e30", "dynamics.lr=1e150", "dynamics.lr=1e300", "init.scale=1e200", "task.n=1000000000000", "init=3",
-             "dynamics.steps=100000000000000000000", "observations=1000000000000", "penalty.strenght=1", "nothing", "=",
-             "task.kind=SparseRecovery", "model.kind=MLP", "a.b.c.d=1", "penalty={kind='L1', strength=1}", "seed=[", "ξ=1",
-             "init.kind=Constant", "task.precision=single", "init.seed=-1", "penalty.strength=", "task.scale=inf")  # fmt: skip
-_VALUES = ("penalty.strength=0.1,0.2", "penalty.strength=log:1e-3:1e-1:3", "init.scale=lin:0.1:1:2", "seed=1,2",
-           "penalty.strength=1,1.0", "penalty.strength=log:0:1:3", "penalty.strength=lin:0:1:-3", "penalty.strength=",
-           "penalty.strength=log:1:2", "penalty.strength=log:1e-3:1e-1:1000000000", "task.n=6,7", "penalty.kind=L1,L2",
-           "dynamics.steps=10,20", "model.hidden=[3],[4]", "unknown=1,2", "penalty.strength=a,b", "penalty.strength=lin:a:b:c",
-           "penalty.strength=log:1e-3:inf:3", "penalty.strength=nan", "=1", "penalty.strength=log:1:10:2.5", ",")  # fmt: skip
+_SETTINGS = (
+    "penalty.strength=0.2", "seed=3", "init.scale=0.1", "dynamics.steps=10", "observations=5", "model.depth=2",
+    "penalty.kind=L1", "penalty.strength=-1", "penalty.strength=inf", "penalty.strength=nan", "seed=-1", "seed=1e30",
+    "dynamics.lr=1e150", "dynamics.lr=1e300", "init.scale=1e200", "task.n=1000000000000", "init=3",
+    "dynamics.steps=100000000000000000000", "observations=1000000000000", "penalty.strenght=1", "nothing", "=",
+    "task.kind=SparseRecovery", "model.kind=MLP", "a.b.c.d=1", "penalty={kind='L1', strength=1}", "seed=[", "ξ=1",
+    "init.kind=Constant", "task.precision=single", "init.seed=-1", "penalty.strength=", "task.scale=inf",
+)  # fmt: skip
+_VALUES = (
+    "penalty.strength=0.1,0.2", "penalty.strength=log:1e-3:1e-1:3", "init.scale=lin:0.1:1:2", "seed=1,2",
+    "penalty.strength=1,1.0", "penalty.strength=log:0:1:3", "penalty.strength=lin:0:1:-3", "penalty.strength=",
+    "penalty.strength=log:1:2", "penalty.strength=log:1e-3:1e-1:1000000000", "task.n=6,7", "penalty.kind=L1,L2",
+    "dynamics.steps=10,20", "model.hidden=[3],[4]", "unknown=1,2", "penalty.strength=a,b",
+    "penalty.strength=lin:a:b:c", "penalty.strength=log:1e-3:inf:3", "penalty.strength=nan", "=1",
+    "penalty.strength=log:1:10:2.5", ",",
+)  # fmt: skip
+
+
+_QUESTIONS = (
+    "SELECT id, t_gen FROM runs", "SELECT * FROM curves LIMIT 2", "", "nonsense", "DESCRIBE runs", "SELECT NULL",
+    "SELECT 'inf'::DOUBLE AS x", "SELECT a.id, b.id FROM runs a, runs b", "SELECT penalty.strength FROM runs",
+    "SELECT [1.5, NULL] AS l, {'a': 'nan'::DOUBLE} AS s", "SELECT 'ξ\n' AS x",
+)  # fmt: skip
 
 
 def _sometimes(rng: Rng, share: float, *args: str) -> list[str]:
@@ -248,9 +261,7 @@ def _rm(rng: Rng, files: dict[str, bytes]) -> list[str]:
 
 
 def _query(rng: Rng, files: dict[str, bytes]) -> list[str]:
-    sql = choose(rng, ["SELECT id, t_gen FROM runs", "SELECT * FROM curves LIMIT 2", "", "nonsense", "DESCRIBE runs",
-                       "SELECT 'inf'::DOUBLE AS x", "SELECT a.id, b.id FROM runs a, runs b", "SELECT penalty.strength FROM runs",
-                       "SELECT [1.5, NULL] AS l, {'a': 'nan'::DOUBLE} AS s", "SELECT NULL", "SELECT 'ξ\n' AS x"])  # fmt: skip
+    sql = choose(rng, _QUESTIONS)
     return [sql, *_sometimes(rng, 0.3, "--json"), *_sometimes(rng, 0.3, "--csv"), *_store(rng)]
 
 

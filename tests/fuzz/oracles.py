@@ -41,7 +41,7 @@ def demand(condition: bool, message: str) -> None:
 
 
 def check_sentence(text: str, *names: str) -> None:
-    """Demand a refusal for people: a sentence or two on one line, with one of `names` in it, and nothing of Python's."""
+    """Demand a refusal for people: a sentence or two on one line, with one of `names` and nothing of Python's."""
     demand(bool(text.strip()), "refused without a word")
     demand("\n" not in text.strip(), f"refused in several lines: {text!r}")
     demand(text.rstrip().endswith((".", "?")), f"not a sentence: {text!r}")

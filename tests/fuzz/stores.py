@@ -386,27 +386,38 @@ def _warnings_read() -> Iterator[None]:
 
 # ------------------------------------------------------------------------------------------------------- SQL
 
-_READ = ("read_text('{secret}')", "read_blob('{secret}')", "read_csv('{secret}')", "'{secret}'", "glob('{place}/*')",
-         "read_json('{secret}')", "read_parquet('{place}/store/*/curves.parquet')", "sniff_csv('{secret}')",
-         "read_csv('http://127.0.0.1:9/x.csv')", "parquet_scan('{place}/*')", "duckdb_settings()", "duckdb_secrets()",
-         "read_text('/etc/passwd')", "sqlite_scan('{secret}', 't')", "query('SELECT 1')", "query_table('runs')",
-         "sys", "os", "self", "__file__", "pragma_database_list", "duckdb_extensions()", "which_secret('{secret}', 's3')",
-         "runs", "curves")  # fmt: skip
-_DO = ("COPY runs TO '{out}'", "COPY (SELECT * FROM runs) TO '{out}' (FORMAT parquet)", "EXPORT DATABASE '{out}'",
-       "ATTACH '{out}' AS other", "ATTACH '{out}' AS o; CREATE TABLE o.t AS SELECT 1", "INSTALL httpfs", "LOAD httpfs",
-       "INSTALL '{secret}'", "LOAD '{secret}'", "SET enable_external_access = true", "RESET lock_configuration",
-       "PRAGMA enable_external_access", "SET temp_directory = '{out}'", "SET home_directory = '{place}'",
-       "CREATE TABLE t AS SELECT * FROM runs", "CREATE OR REPLACE TEMP VIEW runs AS SELECT 1", "DROP VIEW runs",
-       "IMPORT DATABASE '{place}'", "PRAGMA database_list", "PRAGMA version", "CHECKPOINT", "VACUUM", "BEGIN",
-       "CALL pragma_version()", "SET log_query_path = '{out}'", "PRAGMA profiling_output = '{out}'",
-       "CREATE SECRET s (TYPE s3)", "PREPARE p AS SELECT 1", "EXPLAIN ANALYZE SELECT * FROM read_text('{secret}')",
-       "CREATE MACRO f() AS TABLE SELECT * FROM read_text('{secret}')", "INSERT INTO runs VALUES (1)", "DELETE FROM runs",
-       "SET memory_limit = '100TB'", "USE other", "SHOW TABLES", "DESCRIBE runs", "SUMMARIZE runs", "", ";", "\x00", "--",
-       "SELECT getenv('PATH')", "SELECT current_setting('home_directory')", "SELECT '{secret}'", "SELECT pi(); SELECT 2",
-       "PIVOT runs ON verdict USING count(*)", "WITH RECURSIVE t(x) AS (SELECT 1 UNION SELECT x+1 FROM t WHERE x<9) "
-       "SELECT * FROM t", "SELECT 'a' || chr(0)", "SELECT 1/0, 'inf'::DOUBLE, 'nan'::DOUBLE", "SELECT a.id, b.id "
-       "FROM runs a, runs b", "SELECT {{'x': 'inf'::DOUBLE}} AS s, [1, NULL] AS l, MAP {{'a': 1}} AS m", "SELECT 1 AS a, 2 "
-       "AS a", "SELECT error('a\nb')", "SELECT * FROM (VALUES (1)) t(\"a\nb\")")  # fmt: skip
+_READ = (
+    "read_text('{secret}')", "read_blob('{secret}')", "read_csv('{secret}')", "'{secret}'", "glob('{place}/*')",
+    "read_json('{secret}')", "read_parquet('{place}/store/*/curves.parquet')", "sniff_csv('{secret}')",
+    "read_csv('http://127.0.0.1:9/x.csv')", "parquet_scan('{place}/*')", "duckdb_settings()", "duckdb_secrets()",
+    "read_text('/etc/passwd')", "sqlite_scan('{secret}', 't')", "query('SELECT 1')", "query_table('runs')", "sys",
+    "os", "self", "__file__", "pragma_database_list", "duckdb_extensions()", "which_secret('{secret}', 's3')", "runs",
+    "curves",
+)  # fmt: skip
+_DO = (
+    "COPY runs TO '{out}'", "COPY (SELECT * FROM runs) TO '{out}' (FORMAT parquet)", "EXPORT DATABASE '{out}'",
+    "ATTACH '{out}' AS other", "ATTACH '{out}' AS o; CREATE TABLE o.t AS SELECT 1", "INSTALL httpfs", "LOAD httpfs",
+    "INSTALL '{secret}'", "LOAD '{secret}'", "SET enable_external_access = true", "RESET lock_configuration",
+    "PRAGMA enable_external_access", "SET temp_directory = '{out}'", "SET home_directory = '{place}'",
+    "CREATE TABLE t AS SELECT * FROM runs", "CREATE OR REPLACE TEMP VIEW runs AS SELECT 1", "DROP VIEW runs",
+    "IMPORT DATABASE '{place}'", "PRAGMA database_list", "PRAGMA version", "CHECKPOINT", "VACUUM", "BEGIN",
+    "CALL pragma_version()", "SET log_query_path = '{out}'", "PRAGMA profiling_output = '{out}'",
+    "CREATE SECRET s (TYPE s3)", "PREPARE p AS SELECT 1", "EXPLAIN ANALYZE SELECT * FROM read_text('{secret}')",
+    "CREATE MACRO f() AS TABLE SELECT * FROM read_text('{secret}')", "INSERT INTO runs VALUES (1)",
+    "DELETE FROM runs", "SET memory_limit = '100TB'", "USE other", "SHOW TABLES", "DESCRIBE runs", "SUMMARIZE runs",
+    "", ";", "\x00", "--", "SELECT getenv('PATH')", "SELECT current_setting('home_directory')", "SELECT '{secret}'",
+    "SELECT pi(); SELECT 2", "PIVOT runs ON verdict USING count(*)",
+    "WITH RECURSIVE t(x) AS (SELECT 1 UNION SELECT x+1 FROM t WHERE x<9) SELECT * FROM t", "SELECT 'a' || chr(0)",
+    "SELECT 1/0, 'inf'::DOUBLE, 'nan'::DOUBLE", "SELECT a.id, b.id FROM runs a, runs b",
+    "SELECT {{'x': 'inf'::DOUBLE}} AS s, [1, NULL] AS l, MAP {{'a': 1}} AS m", "SELECT 1 AS a, 2 AS a",
+    "SELECT error('a\nb')", 'SELECT * FROM (VALUES (1)) t("a\nb")',
+)  # fmt: skip
+
+
+_AROUND = (
+    "WITH t AS ({}) SELECT * FROM t", "SELECT (SELECT count(*) FROM ({}))", "({})", "EXPLAIN {}", "FROM ({}) LIMIT 3",
+    "SELECT 1 UNION ALL BY NAME {}",
+)  # fmt: skip
 
 
 def _draw_sql(rng: Rng) -> str:
@@ -415,8 +426,7 @@ def _draw_sql(rng: Rng) -> str:
     else:
         statement = f"SELECT * FROM {choose(rng, _READ)}"
         if rng.random() < 0.3:
-            statement = choose(rng, ["WITH t AS ({}) SELECT * FROM t", "SELECT (SELECT count(*) FROM ({}))", "({})",
-                                     "EXPLAIN {}", "SELECT 1 UNION ALL BY NAME {}", "FROM ({}) LIMIT 3"]).format(statement)  # fmt: skip
+            statement = choose(rng, _AROUND).format(statement)
     if rng.random() < 0.2:
         statement = f"{choose(rng, ['SELECT 1', 'SELECT count(*) FROM runs'])}; {statement}"
     if rng.random() < 0.1:
@@ -476,7 +486,7 @@ for round in range(20):
 
 
 def _check_crowd(case: Crowd, place: Path) -> None:
-    """Processes that publish and remove the same runs, one of them killed: what is there is whole, and nothing is stuck."""
+    """Processes publish and remove the same runs, one of them is killed: what is there is whole, nothing is stuck."""
     target = place / "shared"
     arguments = [sys.executable, "-W", "ignore", "-c", _PUBLISH, str(prepared()), str(target)]
     pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}

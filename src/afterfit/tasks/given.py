@@ -57,9 +57,9 @@ class Arrays(Task):
     generalise: float | None = None
 
     def __post_init__(self):
-        super().__post_init__()
         for name in _ARRAYS:  # copies of one's own: what the user does to his arrays later changes nothing here
             object.__setattr__(self, name, held(as_numbers(getattr(self, name), name)))
+        super().__post_init__()
 
     def __check_init__(self):
         check_choice("loss_name", self.loss_name, tuple(_LOSSES))
