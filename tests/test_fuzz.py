@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import re
+from pathlib import Path
+
 import pytest
 from fuzz.corpus import CORPUS
 from fuzz.engine import reproduce, run_case, run_known
@@ -26,3 +30,12 @@ def test_odd_input_is_refused_in_a_sentence_or_agrees_with_a_second_way(group):
 def test_what_went_wrong_once_does_not_again(group, known):
     outcome = run_known(known)
     assert outcome.kind != "fault", outcome.words
+
+
+def test_every_test_that_a_promise_names_is_there():
+    root = Path(__file__).parents[1]
+    named = re.findall(r"`(tests/\w+\.py)::(\w+)`", (root / "docs" / "reliability.md").read_text(encoding="utf-8"))
+    assert named
+    for file, test in named:
+        defined = {node.name for node in ast.parse((root / file).read_text()).body if isinstance(node, ast.FunctionDef)}
+        assert test in defined, f"{file} has no {test}"

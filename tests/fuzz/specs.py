@@ -12,6 +12,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.flatten_util import ravel_pytree
 
 import afterfit as af
 from afterfit import Experiment, SpecError
@@ -25,6 +26,7 @@ __all__ = ["check", "draw"]
 
 _BLOCK = 20  # cases that share their structure, so that its program is compiled once
 _CLOSE = 1e-7  # of the largest parameter: 20 steps of rounding errors of 1e-16, grown by a hundred million
+_FOLLOWED = 1e-2  # the same of a flow: steps of its default tolerance of 1e-3 or less, whose errors add up
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,15 +100,15 @@ def _check_id(experiment: Experiment, data: dict[str, Any], rng: np.random.Gener
     again = Experiment.from_dict(_respelled(_shuffled(data, rng), rng))
     demand(again.id == name, f"another name for the same in other words: {again}")
     full = experiment.to_dict()
-    path, value = choose(rng, leaves(full))
-    other = _nearby(value)
-    if other is None:
-        return
-    try:
-        changed = Experiment.from_dict(replaced(full, path, other))
-    except SpecError:
-        return
-    demand(changed.id != name, f"the same name with {path} {other!r} for {value!r}")
+    for path, value in leaves(full):
+        other = _nearby(value)
+        if other is None:
+            continue
+        try:
+            changed = Experiment.from_dict(replaced(full, path, other))
+        except SpecError:
+            continue
+        demand(changed.id != name, f"the same name with {path} {other!r} for {value!r}")
 
 
 def _shuffled(data: Any, rng: np.random.Generator) -> Any:
@@ -150,24 +152,21 @@ def _too_long(experiment: Experiment) -> bool:
 
 
 def _check_plain(experiment: Experiment, run: Run) -> None:
-    """Descent ends where a plain loop ends, unless it is at the mercy of rounding errors."""
+    """A run ends where a plain loop ends, unless it is at the mercy of rounding errors."""
     if run.status != "finished" or getattr(experiment.dynamics, "eps", 1) < 1e-12:
         return
-    with jax.enable_x64(True):
+    with jax.enable_x64(True), np.errstate(all="ignore"):
         _, start = prepare(experiment)
-    if not isinstance(start, dict) or not all(hasattr(leaf, "ndim") for leaf in start.values()):
-        return
-    with np.errstate(all="ignore"):
-        begin = {k: np.asarray(v, float) for k, v in start.items()}
-        expected = plain.descend(experiment, experiment.draw(), begin)
-    if expected is None:
-        return
-    largest = max(np.max(np.abs(leaf)) for leaf in (*expected.values(), *begin.values()))
+        expected = plain.train(experiment, experiment.draw(), start)
+        if expected is None:
+            return
+        begin, found = (np.asarray(ravel_pytree(params)[0]) for params in (start, run.params))
+    largest = max(np.max(np.abs(vector)) for vector in (expected, begin))
     if not largest < 1e3:  # steps that are too large make a rounding error grow without bound
         return
-    for k, leaf in expected.items():
-        error = np.max(np.abs(np.asarray(run.params[k]) - leaf))
-        demand(error <= _CLOSE * largest, f"{k} is {error:.3g} from a plain loop's, of {largest:.3g}")
+    error = np.max(np.abs(found - expected))
+    close = _CLOSE if hasattr(experiment.dynamics, "steps") else _FOLLOWED
+    demand(error <= close * largest, f"the parameters are {error:.3g} from a plain loop's, of {largest:.3g}")
 
 
 def _check_kept(run: Run, place: Path, picture: bool) -> None:
