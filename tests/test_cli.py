@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -260,6 +261,7 @@ def bar(*_):
 sys.modules["afterfit.train"].progress_bar = bar  # afterfit.train itself is the function
 """
     make_run().save("here/runs/my")
+    Path("here/.afterfit").touch()
     result = spawn("run", "my.toml", "--set", "dynamics.steps=100_000_000", "--out", "here", before=interrupt)
     assert result.returncode == 130, result.stderr
     run = af.load("here/runs/my-interrupted")
@@ -271,6 +273,86 @@ sys.modules["afterfit.train"].progress_bar = bar  # afterfit.train itself is the
     assert Path("here/report.html").is_file()
     assert af.load("here/runs/my").status == "finished", "the earlier run is as it was"
     assert any(Path("cache/afterfit/jax").iterdir()), "compiled code is kept for the next call"
+
+
+def snapshot(place: Path) -> dict[Path, bytes | None]:
+    return {path: path.read_bytes() if path.is_file() else None for path in place.rglob("*")}
+
+
+@pytest.mark.parametrize(
+    ("foreign", "said"),
+    [
+        ("runs/mine/thesis.tex", "has files in it that are not afterfit's"),
+        ("report.html", "has files in it that are not afterfit's"),
+        ("figure.png", "has files in it that are not afterfit's"),
+        (".afterfit/notes", "has files in it that are not afterfit's"),
+        (("runs/my/thesis.tex", ".afterfit"), "here/runs/my is not a run"),
+        (("runs/my-interrupted", ".afterfit"), "here/runs/my-interrupted is not a run"),
+        (("figure.png/old.png", ".afterfit"), "here/figure.png is a directory"),
+    ],
+)
+def test_what_is_not_ours_is_refused_before_the_run(place, monkeypatch, foreign, said):
+    monkeypatch.setattr(cli.run, "cache_compilations", lambda: pytest.fail("it was not"))
+    for file in (foreign,) if isinstance(foreign, str) else foreign:
+        (place / "here" / file).parent.mkdir(parents=True, exist_ok=True)
+        (place / "here" / file).write_text("precious", encoding="utf-8")
+    before = snapshot(place)
+    result = call("run", "my.toml", "--out", "here")
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+    assert snapshot(place) == before
+
+
+def test_results_may_be_replaced_and_files_beside_them_stay(place):
+    options = ("run", "my.toml", "--set", "dynamics.steps=500", "--out", "here", "--quiet")
+    (place / "here").mkdir()
+    assert call(*options).exit_code == 0
+    (place / "here/notes.md").write_text("precious", encoding="utf-8")
+    assert call(*options, "--set", "seed=4").exit_code == 0
+    assert af.load("here/runs/my").spec["seed"] == 4
+    assert (place / "here/notes.md").read_text("utf-8") == "precious"
+    assert not list(place.rglob(".afterfit-*")), "nothing is left behind"
+
+
+@pytest.mark.parametrize("experiment", ["my.toml", "tiny2000/fig1"])
+def test_a_run_that_cannot_be_written_where_asked_is_kept_elsewhere(place, monkeypatch, experiment):
+    """Somebody puts a file in the place of the directory while the run goes on."""
+
+    def meanwhile():
+        shutil.rmtree("out/here")
+        Path("out/here").write_text("precious", encoding="utf-8")
+
+    monkeypatch.setattr(cli.run, "cache_compilations", meanwhile)  # what comes between the directory and the run
+    result = call("run", experiment, "--set", "dynamics.steps=500", "--out", "out/here")
+    assert result.exit_code == 2
+    assert Path("out/here").read_text("utf-8") == "precious"
+    kept = [Path(words.split(": the run is in ")[1].rstrip(".")) for words in result.stderr.splitlines()[:-1]]
+    assert len(kept) == (1 if experiment == "my.toml" else 2)
+    for directory in kept:
+        assert directory.parent == place / "out"
+        assert str(af.load(directory).verdict) in result.stdout, "and its verdict is told"
+
+
+def test_names_become_places_of_their_own(place):
+    from afterfit.cli.run import _places
+
+    names = ("a b", "a-b", "..", ".", "../../x", "ü" * 300, "caf\udce9", "")
+    places = _places(Path("runs"), names)
+    assert len(set(places.values())) == len(names)
+    for directory in places.values():
+        assert directory.parent == Path("runs")
+        assert not directory.name.startswith(".")
+        (directory.with_name(f"{directory.name}-interrupted")).mkdir(parents=True)
+    assert len(list(Path("runs").iterdir())) == len(names)
+
+
+def test_a_file_whose_name_is_not_utf8(place):
+    name = b"caf\xe9.toml"
+    (Path(os.fsdecode(os.fsencode(place) + b"/" + name))).write_text(SETTING, encoding="utf-8")
+    result = spawn("run", os.fsdecode(name), "--set", "dynamics.steps=500", "--quiet")
+    assert result.returncode == 0, result.stderr
+    assert af.load("results/caf-/runs/caf-").status == "finished"
 
 
 # ------------------------------------------------------------------------------------------------------ verify

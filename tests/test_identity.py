@@ -257,6 +257,23 @@ def test_classes_made_in_a_function_do_not_take_each_others_place(tmp_path):
     assert np.all(ends[0] != ends[1])
 
 
+def test_a_cell_of_a_notebook_can_be_run_again():
+    def run(cell, number):
+        scope = {"__name__": "notebook", "Penalty": af.penalties.Penalty}
+        exec(compile(cell, f"<ipython-input-{number}-0123456789ab>", "exec"), scope)  # noqa: S102
+        return with_penalty(scope["Mine"](0.1))
+
+    cell = "class Mine(Penalty):\n    def value(self, params):\n        return params['weights'] @ params['weights']"
+    try:
+        first, again, edited = run(cell, 3), run("\n" + cell, 5), run(cell.replace("return", "return 2 *"), 7)
+        assert first.id == again.id != edited.id
+        assert type(Experiment.from_dict(edited.to_dict()).penalty) is type(edited.penalty)
+        with pytest.raises(SpecError, match="was changed since"):
+            Experiment.from_dict(first.to_dict())
+    finally:
+        del af.penalties.Penalty.members["notebook.Mine"]
+
+
 def test_names_that_mean_something_else_are_refused():
     with pytest.raises(SpecError, match=r"cannot be called L2: so is afterfit\.penalties\.L2"):
         type("L2", (af.penalties.Penalty,), {"__module__": "afterfit.elsewhere", "__qualname__": "L2"})

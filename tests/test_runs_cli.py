@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import json
 import tomllib
 
 import pytest
+from test_cli import spawn
 from test_plot import SPEC
-from test_store import named, put
+from test_store import facts_of, lay, named, put, rewritten
 from typer.testing import CliRunner
 
 from afterfit import cli
@@ -28,8 +30,8 @@ def store(tmp_path, monkeypatch) -> Store:
     return store
 
 
-def call(*args: str, **more):
-    return CliRunner().invoke(cli.app, ["runs", *args], **more)
+def call(*args: str, group: bool = True, **more):
+    return CliRunner().invoke(cli.app, ["runs", *args] if group else list(args), **more)
 
 
 def test_ls(store, tmp_path):
@@ -102,3 +104,37 @@ def test_query(store):
     assert refused.exit_code == 2
     assert "nonsense" in refused.stderr
     assert call("query", sql, "--csv", "--json").exit_code == 2
+
+
+def test_query_in_every_form_keeps_all_columns_and_is_strict(store):
+    sql = "SELECT a.id, b.id, a.seed, b.seed FROM runs a, runs b WHERE a.seed < b.seed ORDER BY ALL"
+    expected = [
+        [a.id, b.id, a.spec["seed"], b.spec["seed"]]
+        for a, b in itertools.combinations([named(*which) for which in RUNS], 2)
+    ]
+    rows = list(csv.reader(io.StringIO(call("query", sql, "--csv").stdout)))
+    assert rows[0] == ["id", "id_1", "seed", "seed_1"]
+    assert sorted(rows[1:]) == sorted([*map(str, row)] for row in expected)
+    said = json.loads(call("query", sql, "--json").stdout)
+    assert sorted([*row.values()] for row in said) == sorted(expected)
+    assert [line.split() for line in call("query", sql).stdout.splitlines()] == rows
+
+    sql = "SELECT {'a': ['inf'::DOUBLE, 1.5], 'b': MAP {'x': 'nan'::DOUBLE}} AS s, 'x'::BLOB AS b"
+    said = json.loads(call("query", sql, "--json").stdout, parse_constant=lambda word: pytest.fail(word))
+    assert said[0]["s"] == {"a": ["inf", 1.5], "b": [["x", "nan"]]}
+    assert json.loads(call("query", "SELECT 1 WHERE false", "--json").stdout) == []
+
+
+def test_one_odd_run_is_skipped_with_a_sentence(store, tmp_path):
+    newer, malformed = named(8), named(9)
+    for run, facts in ((newer, {"format": 99}), (malformed, {"ended": "yesterday"})):
+        changed = rewritten(run, run_json=facts_of(run, **facts))
+        lay(store, run.id, changed)
+    (tmp_path / "results/store/sweep-feed.json").write_bytes(b"\x80")
+    result = spawn("runs", "ls", "--quiet")
+    assert result.returncode == 0
+    assert sorted(result.stdout.split()) == sorted(named(*which).id for which in RUNS)
+    assert sorted(line[:20] for line in result.stderr.splitlines()) == sorted(f"run {r.id}" for r in (newer, malformed))
+    report = call("report", "feed", group=False)
+    assert report.exit_code == 2
+    assert "sweep feed is damaged" in report.stderr

@@ -9,6 +9,7 @@ import importlib.metadata
 import os
 import platform
 import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Iterable, Mapping
@@ -348,13 +349,16 @@ def _what_is_wrong(facts: Mapping[str, Any]) -> str:
         return "criteria"
     if facts["verdict"] and not isinstance(facts["verdict"].get("kind"), str):
         return "verdict"
-    numbers = {**facts["final"], **{name: (facts["verdict"] or {}).get(name) for name in TIMES}}
+    numbers = {name: facts[name] for name in ("seconds", "ended")}
+    numbers |= {name: (facts["verdict"] or {}).get(name) for name in TIMES} | facts["final"]
     return next((name for name, value in numbers.items() if not _is_number(value)), "")
 
 
 def _is_number(value: Any) -> bool:
     """Whether it is a number, nothing, or a number that JSON has to spell out: `"inf"`."""
-    return value is None or isinstance(value, int | float) or value in ("inf", "-inf", "nan")
+    if isinstance(value, int):
+        return abs(value) < sys.float_info.max
+    return value is None or isinstance(value, float) or value in ("inf", "-inf", "nan")
 
 
 def _when(seconds: float) -> str:

@@ -23,13 +23,15 @@ __all__ = ["Size", "check_program", "check_size", "size_of"]
 
 _NUMBER = 8  # bytes: data and initial parameters are drawn in double precision
 _OBSERVATION = 1000  # bytes of an observation: some twelve arrays, each an object
-_STEP = 1e-7  # seconds of the quickest step there is, a tenth of any measured
+_STEP = 1e-7  # seconds of a step, less than the smallest problem takes (a test measures it)
 _LOOK = 1e-5  # seconds of the quickest observation
 _LONGEST = 365.25 * 24 * 3600  # seconds: nobody waits for more than a year
 _OPERATION = 0.02  # seconds to compile an operation of a long program; with its length it gets longer, not shorter
 _MANY = 1000  # a setting from here on may be why an experiment is too large
 _MUCH = 1e8  # examples x parameters from which on a step may need more memory than its data and parameters
-_OPERATIONS = 10_000  # of a program that can still be compiled: at 1000, compiling takes minutes and gigabytes
+_OPERATIONS = (
+    10_000  # of a program that may still be compiled: of 1000 layers, diagonal nets were not after five minutes
+)
 
 
 @dataclasses.dataclass(frozen=True)

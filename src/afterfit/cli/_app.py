@@ -8,6 +8,7 @@ import shutil
 import signal
 import sys
 import textwrap
+import warnings
 from collections.abc import Iterable, Iterator
 from io import TextIOWrapper
 from pathlib import Path
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "INTERRUPTED",
+    "REFUSED",
     "Changes",
     "Fit",
     "Generalise",
@@ -48,7 +50,7 @@ __all__ = [
 ]
 
 _LONG = 60.0  # seconds that are said beforehand
-_REFUSED, _BUG, INTERRUPTED, _UNREAD = 2, 70, 130, 141  # exit codes; 1 is a claim that does not hold
+REFUSED, _BUG, INTERRUPTED, _UNREAD = 2, 70, 130, 141  # exit codes; 1 is a claim that does not hold
 
 
 _LESS = "Choose fewer examples, a smaller model or fewer observations."
@@ -86,18 +88,18 @@ class _Commands(TyperGroup):
             return result
         except SpecError as error:
             complain(f"Error: {error}")
-            raise typer.Exit(_REFUSED) from None
+            raise typer.Exit(REFUSED) from None
         except MemoryError:
             complain(f"Error: there is not enough memory for this. {_LESS}")
-            raise typer.Exit(_REFUSED) from None
+            raise typer.Exit(REFUSED) from None
         except RecursionError:
             complain("Error: something in this is nested too deeply: write it with fewer levels.")
-            raise typer.Exit(_REFUSED) from None
+            raise typer.Exit(REFUSED) from None
         except RuntimeError as error:
             if "RESOURCE_EXHAUSTED" not in str(error):  # what JAX says when there is no memory
                 raise
             complain(f"Error: there is not enough memory for this. {_LESS}")
-            raise typer.Exit(_REFUSED) from None
+            raise typer.Exit(REFUSED) from None
         except (KeyboardInterrupt, _Stopped):
             complain("Interrupted.")
             raise typer.Exit(INTERRUPTED) from None
@@ -106,7 +108,7 @@ class _Commands(TyperGroup):
             raise typer.Exit(_UNREAD) from None
         except OSError as error:
             complain(f"Error: cannot use {error.filename or 'the output'}: {error.strerror or error}.")
-            raise typer.Exit(_REFUSED) from None
+            raise typer.Exit(REFUSED) from None
 
 
 app = typer.Typer(
@@ -125,6 +127,7 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")  # an old terminal without ≤ or λ still gets its answer
+    warnings.formatwarning = lambda message, *_: f"{message}\n"  # a sentence, without the line of code it came from
     try:
         app()
     except SystemExit as ended:

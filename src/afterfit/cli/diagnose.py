@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -45,6 +44,7 @@ def diagnose(
     """
     from afterfit.diagnose import column_names, explain_criteria, guess_columns, guess_criteria, read_as, read_csv
     from afterfit.diagnose import diagnose as judge
+    from afterfit.files import json_text
 
     columns = guess_columns(column_names(file), time=time, train=train, test=test)
     curves: dict[str, Any] = read_csv(
@@ -56,7 +56,7 @@ def diagnose(
     curves = {name: curve for name, curve in curves.items() if name not in norms}
     verdict = judge(**curves, criteria=criteria, norms=norms)
     if as_json:
-        say(json.dumps(verdict.to_dict(), indent=2, ensure_ascii=False))
+        say(json_text(verdict.to_dict(), indent=2))
     elif quiet:
         say(str(verdict))
     else:

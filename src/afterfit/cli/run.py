@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import re
 import shlex
 import signal
+import tempfile
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +17,7 @@ import typer
 
 from afterfit.cli._app import (
     INTERRUPTED,
+    REFUSED,
     Changes,
     Fit,
     Generalise,
@@ -29,7 +33,7 @@ from afterfit.cli._app import (
     say,
     warn_of_length,
 )
-from afterfit.spec import require
+from afterfit.spec import SpecError, require
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -39,6 +43,8 @@ if TYPE_CHECKING:
     from afterfit.run import Run
 
 __all__ = ["parse_changes", "read_job", "run"]
+
+_MARK = ".afterfit"  # the file that says that a directory is for results
 
 
 def run(
@@ -76,7 +82,7 @@ def run(
     An experiment in a file has the tables [task], [model], [penalty], [dynamics] and [init]; `afterfit show
     ID` prints one to start from. Each run is saved as soon as it ends. Ctrl-C ends the current run early and
     keeps what was observed. --fit and --generalise are how the runs are judged here, in words and in pictures; their
-    files keep the task's own thresholds.
+    files keep the task's own thresholds. Results go to a directory that is new, empty or of an earlier `afterfit run`.
     """
     from afterfit.files import write_atomically
     from afterfit.report import picture_bytes, write_report
@@ -85,10 +91,18 @@ def run(
     settings = parse_changes(changes or [])
     experiments = {name: experiment.set(settings) for name, experiment in experiments.items()}
     warn_of_length(experiments.values(), quiet)
-    out = _claim_directory(out or Path("results") / label.replace("/", "-").replace(" ", "-"))
+    out = out or Path("results") / _as_file_name(label)
+    places = _places(out / "runs", experiments)
+    _claim_directory(out, places.values())
+
+    misplaced = []
+
+    def save(name: str, run: Run) -> None:
+        if not _keep(run, places[name]):
+            misplaced.append(name)
 
     cache_compilations()
-    runs, complete = _carry_out(experiments, label, out / "runs", quiet)
+    runs, complete = _carry_out(experiments, label, save, quiet)
     runs = {name: run.judged(fit=fit, generalise=generalise) for name, run in runs.items()}
     for name, finished in runs.items():
         _tell(name if len(experiments) > 1 else "", finished, quiet)
@@ -106,6 +120,8 @@ def run(
     )
     for what, place in (("runs", "runs"), ("picture", "figure.png"), ("report", "report.html")):
         say(str(out / place) if quiet else f"{what:8} {out / place}")
+    if misplaced:
+        raise typer.Exit(REFUSED)
     if not complete:
         if len(runs) < len(experiments):
             complain(f"{len(experiments) - len(runs)} of {len(experiments)} runs were not finished.")
@@ -148,19 +164,42 @@ def _parse_value(text: str) -> Any:
     return table["value"] if len(table) == 1 else text  # a line break would have begun another key
 
 
-def _claim_directory(out: Path) -> Path:
-    """Make the output directory, unless something else lives there."""
-    ours = (out / "runs").is_dir() or (out / "report.html").is_file()
+def _as_file_name(name: str) -> str:
+    """A name that every file system takes, and that stays where it is put."""
+    return re.sub(r"[^\w.=+-]+", "-", name).lstrip(".").encode()[:200].decode(errors="ignore") or "run"
+
+
+def _places(directory: Path, names: Iterable[str]) -> dict[str, Path]:
+    """Where each run goes: no two to the same place."""
+    places: dict[str, Path] = {}
+    for name in names:
+        known, plain = set(places.values()), _as_file_name(name)
+        numbered = (directory / f"{plain}-{k}" for k in itertools.count(2))
+        place = directory / plain
+        places[name] = place if place not in known else next(other for other in numbered if other not in known)
+    return places
+
+
+def _claim_directory(out: Path, places: Iterable[Path]) -> None:
+    """Make the output directory and mark it as ours, unless something else would be written over."""
+    from afterfit.run import replaceable
+
     require(
-        ours or not out.exists() or not any(out.iterdir()),
-        f"{out} has files in it that are not afterfit's: choose another directory with --out.",
+        not out.exists() or (out / _MARK).is_file() or not any(out.iterdir()),
+        f"{out} has files in it that are not afterfit's, as far as can be told (there is no {_MARK}): choose another "
+        "directory with --out, or empty this one.",
     )
+    for place in places:
+        for run in (place, _interrupted(place)):
+            require(replaceable(run), f"{run} is not a run of afterfit's: move it away, or choose another --out.")
+    for file in (out / "figure.png", out / "report.html"):
+        require(not file.is_dir(), f"{file} is a directory: move it away, or choose another --out.")
     (out / "runs").mkdir(parents=True, exist_ok=True)
-    return out
+    (out / _MARK).write_text("Results of `afterfit run`, which may replace the runs, picture and report here.\n")
 
 
 def _carry_out(
-    experiments: Mapping[str, Experiment], label: str, directory: Path, quiet: bool
+    experiments: Mapping[str, Experiment], label: str, save: Callable[[str, Run], None], quiet: bool
 ) -> tuple[dict[str, Run], bool]:
     """Run and save experiments: what came of them, in their order, and whether that is all of them."""
     from afterfit.progress import progress_bar
@@ -172,7 +211,7 @@ def _carry_out(
 
     def keep(name: str, run: Run) -> None:
         runs[name] = run
-        _keep(run, directory / re.sub(r"[^\w.=+-]+", "-", name))
+        save(name, run)
 
     try:
         if len(experiments) == 1:  # Ctrl-C then keeps what was observed of it
@@ -186,12 +225,28 @@ def _carry_out(
     return {name: runs[name] for name in experiments}, all(run.status != "interrupted" for run in runs.values())
 
 
-def _keep(run: Run, directory: Path) -> None:
-    """Save a run; one that was interrupted does not replace an earlier one."""
-    if run.status == "interrupted" and directory.exists():
-        directory = directory.with_name(f"{directory.name}-interrupted")
+def _keep(run: Run, place: Path) -> bool:
+    """Save a run, elsewhere if need be: whether it is in its place. One cut short does not replace an earlier one."""
     with on_interrupt(signal.SIG_IGN):  # an impatient second Ctrl-C must not lose what the first one kept
-        run.save(directory)
+        try:
+            run.save(_interrupted(place) if run.status == "interrupted" and place.exists() else place)
+            return True
+        except (OSError, SpecError) as error:  # the disk is full, or something else is there by now
+            why = str(getattr(error, "strerror", None) or error).rstrip(".")
+            complain(f"{place} cannot be written ({why}): {_keep_elsewhere(run, place)}.")
+            return False
+
+
+def _keep_elsewhere(run: Run, place: Path) -> str:
+    """Save a run beside the output directory or, if that cannot be either, among temporary files: what came of it."""
+    for folder in (place.absolute().parents[2], Path(tempfile.gettempdir())):
+        with contextlib.suppress(OSError):
+            return f"the run is in {run.save(Path(tempfile.mkdtemp(prefix=f'{place.name}-', dir=folder)))}"
+    return f"nor can {tempfile.gettempdir()}, and the run is lost"
+
+
+def _interrupted(place: Path) -> Path:
+    return place.with_name(f"{place.name}-interrupted")
 
 
 def _tell(name: str, run: Run, quiet: bool) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
-import math
 import sys
 import textwrap
 import time
@@ -126,20 +124,24 @@ def query(
       afterfit runs query 'SELECT "penalty.strength", median(t_gen) FROM runs GROUP BY 1 ORDER BY 1'
       afterfit runs query 'SELECT time, test_error FROM curves WHERE id = $$0123456789abcdef$$' --csv
       afterfit runs query 'DESCRIBE runs'
+
+    A query reads these two tables and can do nothing else. It may take a minute and 2 GB.
     """
+    from afterfit.files import json_text
     from afterfit.store import Store
 
     require(not (as_csv and as_json), "choose one of --csv and --json.")
     answer = Store(store).query(sql)
-    rows = answer.to_pylist()
+    rows = (row.values() for batch in answer.to_batches() for row in batch.to_pylist())
     if as_json:
-        say(json.dumps([{k: _strict(v) for k, v in row.items()} for row in rows], ensure_ascii=False, default=str))
+        lines = (json_text(dict(zip(answer.column_names, row, strict=True))) for row in rows)
+        say("[" + ",\n".join(lines) + "]")
     elif as_csv:
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(answer.column_names)
-        writer.writerows(row.values() for row in rows)
+        writer.writerows(rows)
     else:
-        _print_table(answer.column_names, ([_word(value) for value in row.values()] for row in rows))
+        _print_table(answer.column_names, ([_word(value) for value in row] for row in rows))
 
 
 # ------------------------------------------------------------------------------------------------------ words
@@ -166,13 +168,6 @@ def _word(value: Any) -> str:
     if isinstance(value, list):
         return "[" + ", ".join(map(_word, value)) + "]"
     return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def _strict(value: Any) -> Any:
-    """JSON has no infinity: it is written as `"inf"`."""
-    if isinstance(value, list):
-        return [_strict(item) for item in value]
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _span(seconds: float) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import sys
 from collections.abc import Sequence
@@ -158,8 +157,10 @@ class _Ledger:
 
 
 def _as_json(claims: Sequence[Claim]) -> str:
+    from afterfit.files import json_text
+
     rows = [{**dataclasses.asdict(claim), "holds": bool(claim.holds)} for claim in claims]
-    return json.dumps(rows, indent=2, ensure_ascii=False)
+    return json_text(rows, indent=2)
 
 
 def _write_json(path: Path, claims: Sequence[Claim]) -> None:

@@ -76,10 +76,10 @@ class Claims:
         try:
             (content,) = self._place.read([name]).values()
             who = json.loads(content)
-            here = who["machine"] == _machine()
-        except ValueError:  # no such file, or not readable: whoever it was is gone
+            machine, pid, began = str(who["machine"]), int(who["pid"]), float(who["began"])
+        except (ValueError, KeyError, TypeError):  # no such file, or no holder's: whoever it was is gone
             return False
-        alive = _runs(who["pid"], who["began"]) if here else self._place.age(name) < _PATIENCE
+        alive = _runs(pid, began) if machine == _machine() else self._place.age(name) < _PATIENCE
         if not alive:  # without its file, all its claims are void; one that only slept writes it again
             self._place.forget(name)
         return alive

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Protocol
 
-from afterfit.spec import SpecError
+from afterfit.spec import SpecError, require
 from afterfit.store.elsewhere import Elsewhere
 from afterfit.store.local import Local
 
@@ -20,7 +20,7 @@ __all__ = ["Place", "find_place"]
 def find_place(url: str) -> Place:
     """The place that a path or an fsspec URL names."""
     if "://" not in url and "::" not in url:
-        return Local(Path(url))
+        return _local(url)
     import fsspec
     from fsspec.implementations.local import LocalFileSystem
 
@@ -28,7 +28,12 @@ def find_place(url: str) -> Place:
         filesystem, root = fsspec.url_to_fs(url)
     except (ValueError, ImportError) as error:
         raise SpecError(f"cannot open a store at {url}: {error}.") from None
-    return Local(Path(root)) if isinstance(filesystem, LocalFileSystem) else Elsewhere(filesystem, root, url)
+    return _local(root) if isinstance(filesystem, LocalFileSystem) else Elsewhere(filesystem, root, url)
+
+
+def _local(path: str) -> Local:
+    require(not Path(path).is_file(), f"{path} is a file, and a store is a directory: choose another place.")
+    return Local(Path(path))
 
 
 class Place(Protocol):

@@ -261,7 +261,7 @@ class Store:
         try:
             (content,) = self._place.read(["store.json"]).values()
             written = int(json.loads(content)["format"])
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
             raise SpecError(f"{self.url}/store.json cannot be read: is this a store of afterfit?") from None
         require(
             written <= _FORMAT,

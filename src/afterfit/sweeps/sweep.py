@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from afterfit.experiment import Experiment, flatten
-from afterfit.files import Damaged
+from afterfit.files import Damaged, Unreadable
 from afterfit.progress import progress_bar
 from afterfit.spec import SpecError, nearest, require
 from afterfit.store import Store
@@ -105,7 +105,6 @@ class Sweep:
     _ids: dict[tuple[Point, int], str] = dataclasses.field(default_factory=dict, init=False, repr=False)
     _summaries: dict[str, Summary] = dataclasses.field(default_factory=dict, init=False, repr=False)
     _experiments: dict[tuple[Point, int], Experiment] = dataclasses.field(default_factory=dict, init=False, repr=False)
-    _whole: set[str] = dataclasses.field(default_factory=set, init=False, repr=False)  # runs seen to be as written
 
     @property
     def id(self) -> str:
@@ -193,7 +192,14 @@ class Sweep:
     def _label(self, point: Point) -> str:
         """What most seeds say at a point; of equally many, the first in the alphabet."""
         assert self.refine is not None
-        said = Counter(getattr(self._summary(self.run_id(point, seed)), self.refine.on) for seed in self.seeds)
+        said: Counter[str] = Counter()
+        for seed in self.seeds:
+            try:
+                said[getattr(self._summary(self.run_id(point, seed)), self.refine.on)] += 1
+            except Unreadable as error:  # of a newer afterfit, say: the other seeds say enough
+                if not said and seed == self.seeds[-1]:
+                    raise
+                warnings.warn(str(error), stacklevel=2)
         return min(said, key=lambda label: (-said[label], label))
 
     def _summary(self, id: str) -> Summary:
@@ -239,12 +245,10 @@ class Sweep:
         return self
 
     def _set_aside_damaged(self, experiments: Iterable[Experiment]) -> None:
-        """Of the runs that were there before: they are computed again."""
-        there = set(self.store.ids()) - self._whole
-        asked = [experiment.id for experiment in experiments if experiment.id in there]
-        for said in self.store.set_aside_damaged(asked).values():
+        """Of runs that are in the store: then they are missing, and computed."""
+        there = set(self.store.ids())
+        for said in self.store.set_aside_damaged(e.id for e in experiments if e.id in there).values():
             warnings.warn(said, stacklevel=3)
-        self._whole.update(asked)
 
     def _keep(self, points: Iterable[Point]) -> None:
         """Write down what this sweep is, and the ids of its runs as far as they are known."""
