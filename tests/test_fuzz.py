@@ -11,7 +11,7 @@ from fuzz.corpus import CORPUS
 from fuzz.engine import reproduce, run_case, run_known
 
 # How many cases of each group, from the first: about ten seconds each.
-CASES = {"specs": 60, "logs": 60, "stores": 52, "commands": 60}
+CASES = {"specs": 40, "logs": 40, "stores": 25, "commands": 50}
 
 
 @pytest.mark.parametrize("group", CASES)

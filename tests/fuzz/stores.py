@@ -59,8 +59,8 @@ class Crowd:
 
 def draw(rng: Rng, number: int) -> Damages | Question | Crowd:
     kind = rng.random()
-    if number % 100 == 50:  # seconds each: seldom, and at known places
-        return Crowd(float(rng.uniform(0, 0.5)) if number % 200 == 50 else None)
+    if number % 100 == 20:  # seconds each: seldom, and at known places
+        return Crowd(float(rng.uniform(0, 0.5)) if number % 200 == 20 else None)
     if kind < 0.25:
         return Question(_draw_sql(rng))
     damages = tuple(
