@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import datetime
 import json
@@ -55,8 +56,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if asked.report:
         _report(tallies)
         return 0
-    _retry(tallies)
-    _go_on(tallies, groups, asked.seconds)
+    with contextlib.suppress(KeyboardInterrupt):
+        _retry(tallies)
+        _go_on(tallies, groups, asked.seconds)
     found = {(group, number): words for group, t in tallies.items() for number, words in t.faults.items()}
     print(_table(tallies))
     for (group, number), words in found.items():
@@ -86,10 +88,8 @@ def _one(groups: Sequence[str], number: int) -> int:
 def _retry(tallies: dict[str, Tally]) -> None:
     """Faults that were found before: are they mended?"""
     for group, tally in tallies.items():
-        if tally.under_way is not None:  # whatever it was, it took the whole process with it
-            tally.faults[str(tally.under_way)] = "the process ended during this case"
-            tally.under_way = None
-            continue
+        if tally.under_way is not None:  # by Ctrl-C, or by the case itself: it comes again
+            print(f"The last call ended during {reproduce(group, tally.under_way)}")
         for number in list(tally.faults):
             _do(tallies, group, int(number))
 
@@ -106,7 +106,7 @@ def _go_on(tallies: dict[str, Tally], groups: Sequence[str], seconds: float) -> 
             print(f"FAULT  {reproduce(group, tally.next)}\n       {outcome.words[:600]}", flush=True)
         tally.next += 1
         spent[group] += time.monotonic() - began
-    _write(tallies)
+        _write(tallies)
 
 
 def _do(tallies: dict[str, Tally], group: str, number: int) -> Outcome:
