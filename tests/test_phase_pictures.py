@@ -156,6 +156,19 @@ def test_curves_that_diverge_do_not_stretch_the_axis():
     figure.draw_without_rendering()
 
 
+def test_a_dollar_in_a_value_is_a_dollar():
+    words = ["$$", r"$\bad{$"]
+    coords = {"task.folder": words, "seed": [0]}
+    kinds = xr.DataArray([["grokking"], ["diverged"]], coords, list(coords), name="verdict").astype(object)
+    figure = phase_diagram(kinds)
+    figure.draw_without_rendering()
+    assert [text.get_text() for text in figure.axes[0].get_xticklabels()] == [
+        word.replace("$", r"\$") for word in words
+    ]
+    data = dataset_of(np.ones((2, 2, 5)), [["grokking"] * 2] * 2).rename({"init.scale": "task.folder"})
+    curves_by_knob(data.assign_coords({"task.folder": words}), "error", "task.folder").draw_without_rendering()
+
+
 def test_a_refined_diagram_marks_what_was_run():
     kinds = sweep_of(np.full((5, 3, 1), "grokking", object), "verdict").isel(seed=0, drop=True)
     run = xr.zeros_like(kinds, bool)

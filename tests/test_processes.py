@@ -175,6 +175,31 @@ def test_a_script_runs_with_its_own_classes(tmp_path):
     assert done.stdout == "once\nsame bits\n"
 
 
+EDITED = """
+from pathlib import Path
+import afterfit as af
+from afterfit.sweeps import processes
+from beside import Spread
+
+beside = Path("beside.py")
+beside.write_text(beside.read_text().replace("pass", "def draw(self, *a): return 2 * super().draw(*a)"))
+processes._WORTH_HELP, processes.cores = 0.0, lambda: 2
+base = af.Experiment(
+    task=af.tasks.SparseRecovery(n=12, sparsity=2, N=6), model=af.models.Linear(), init=Spread(),
+    dynamics=af.dynamics.GradientDescent(0.1, 30_000_000), observations=10,
+)
+processes.run_many({str(k): base.set({"observations": 10 + k}) for k in range(4)})
+"""
+
+
+def test_code_that_was_edited_after_it_was_loaded_is_not_taken_for_the_same(tmp_path):
+    (tmp_path / "edited.py").write_text(EDITED)
+    (tmp_path / "beside.py").write_text(BESIDE)
+    done = subprocess.run([sys.executable, "edited.py"], capture_output=True, text=True, timeout=300, cwd=tmp_path)
+    assert done.returncode == 1
+    assert "was edited after it was loaded" in done.stderr
+
+
 @pytest.mark.usefixtures("two_cores")
 def test_ctrl_c_keeps_what_was_observed_of_every_run(ctrl_c):
     """Of one here and of one in a helper; each as far as it was."""

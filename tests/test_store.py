@@ -136,7 +136,10 @@ def test_what_is_published_is_found_again(url):
     assert other.ids() == sorted(ids)
     assert all(id in other for id in ids)
     assert "0" * 16 not in other
-    assert "../store" not in other
+    for outside in ("../store", "..", "", f"../store/{ids[0]}"):
+        assert outside not in other
+        with pytest.raises(SpecError, match="there is no run"):
+            other.files(outside)
     for run in runs:
         assert other.load(run.id).files() == run.files()
         assert sorted(other.files(run.id)) == sorted(FILES)

@@ -175,6 +175,15 @@ def test_a_sweep_of_matrices_ends_every_time(tmp_path):
         assert output.split() == ["began", "50"]
 
 
+def test_batches_of_any_width_end():
+    """Entries whose programs hold factorisations; `make stress` does this with the whole gallery."""
+    ids = ["boursier2025/prop2", "notsawo2025/fig27"]
+    command = [sys.executable, str(HERE / "stress_gallery.py"), "--seed", "1", *ids]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=500)
+    assert done.returncode == 0, done.stderr
+    assert "runs ended" in done.stdout
+
+
 def test_ctrl_c_ends_a_sweep_and_leaves_nobody_behind(tmp_path):
     import psutil
 

@@ -461,6 +461,7 @@ COMMANDS: Sequence[tuple[str, dict[str, str | bytes], tuple[str, ...], str]] = [
     ("11.4", {"a.toml": _FILE, "o/runs/x.txt": "", "o/figure.png": "mine"}, ("run", "a.toml", "--out", "o"), "o "),
     ("11.4", {"a.toml": _FILE, "o/report.html": "precious"}, ("run", "a.toml", "--out", "o"), "o "),
     ("11.9", {}, ("runs", "ls", "--limit", "99999999999999999999"), ""),  # found by commands 403
+    ("11.9", {"a.toml": _FILE}, ("sweep", "a.toml", "--over", "init.scale=1", "--memory", "inf"), "memory.*inf"),  # 606
 ]  # fmt: skip
 
 

@@ -114,6 +114,7 @@ class Store:
 
     def files(self, id: str) -> dict[str, int]:
         """The files of a run, and their sizes in bytes."""
+        require(id in self, f"there is no run {id!r} in {self.url}.")
         return dict(sorted(self._place.sizes(id).items()))
 
     def check(self) -> dict[str, str]:

@@ -87,15 +87,16 @@ class Parcel:
         return cls(place, dataclasses.replace(what, experiment=None), what.experiment.dynamics)
 
     def unpack(self, job: Job) -> Run | str:
-        """What came of the run of `job` that it is of.
-
-        Names are given on this side: a class of the user's script cannot be named in a process that only got a copy.
-        """
+        """What came of the run of `job` that it is of."""
         if self.run is None:
             return self.error
         asked = job.experiments[self.place]
-        done = dataclasses.replace(asked, dynamics=self.dynamics)
-        return dataclasses.replace(self.run, id=asked.id_if_any, spec=done.to_dict(), experiment=done)
+        if self.run.id != asked.id_if_any:  # modules are loaded there from their files as these are now
+            return (
+                f"another process computed {self.run.id or 'something without a name'} in place of {asked.id_if_any}: "
+                "a file with a class or function of yours was edited after it was loaded here. Start Python again."
+            )
+        return dataclasses.replace(self.run, experiment=dataclasses.replace(asked, dynamics=self.dynamics))
 
 
 class Watch:

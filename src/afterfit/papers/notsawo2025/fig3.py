@@ -64,7 +64,8 @@ class Fig3(Entry):
         errors.plot(time, curves["test_error"], **TEST, label=r"recovery $\|a-a^*\|/\|a^*\|$")
         foreseen, told = theory.forecast(run.spec), theory.clock(run)["‖â − a*‖_∞/β"]
         errors.plot(foreseen.time, foreseen.test, color="k", ls=(0, (1, 1.2)), lw=1.2, label="recovery, foreseen")
-        errors.axvline(told.prediction, color="#7B3294", lw=1.2, ls=(0, (4, 2)), label=r"$\|\hat a-a^*\|_\infty/\beta$")
+        order = r"of order $\|\hat a-a^*\|_\infty/\beta$"
+        errors.axvline(told.prediction, color="#7B3294", lw=1.2, ls=(0, (4, 2)), label=order)
         errors.set(yscale="log", ylabel="relative error")
         ratio.plot(time, curves["loss_gradient"] / curves["penalty_gradient"], color="#0072B2")
         ratio.axhline(1.0, color="k", ls=":", lw=1)
