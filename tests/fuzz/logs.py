@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fuzz.nouns import choose
-from fuzz.oracles import demand, invoke, strict_json
+from fuzz.oracles import Fault, Refusal, demand, invoke, strict_json
 
 __all__ = ["check", "draw"]
 
@@ -49,21 +49,15 @@ class Log:
     factor: float
 
     def __str__(self) -> str:
-        return f"{self.like}, {self.writing}:\n{self.text().decode(errors='replace')[:3000]}"
+        return f"{self.like}, {self.writing}, then {self.other} and time x{self.factor:g}: {self.text()[:3000]!r}"
 
-    def text(
-        self, writing: Writing | None = None, factor: float = 1.0, scale: float = 1.0, extra: bool = False
-    ) -> bytes:
-        """The file; with `extra`, in another order and with a column that is nobody's business."""
-        time, train, test = self.names
-        columns: Columns = {
-            time: [_number(t * factor) for t in self.time],
-            train: [_number(x * scale) for x in self.train],
-            test: [_number(x * scale) for x in self.test],
-        }
-        if extra:
-            columns = {"gpu_temperature": ["61"] * len(self.time), **dict(reversed(columns.items()))}
-        return _written(columns, writing or self.writing)
+    def columns(self, factor: float = 1, scale: float = 1) -> Columns:
+        """The cells by the names of their columns, in another unit of time or in percent."""
+        curves = (self.time * factor, self.train * scale, self.test * scale)
+        return {name: [repr(float(x)) for x in curve] for name, curve in zip(self.names, curves, strict=True)}
+
+    def text(self) -> bytes:
+        return _written(self.columns(), self.writing)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,23 +88,38 @@ def check(case: Log | Spoilt, place: Path) -> None:
         demand(verdict == _diagnose(place, case.content), "another verdict the second time")
         return
     verdict = _diagnose(place, case.text())
-    same = {
-        "in another writing": _diagnose(place, case.text(case.other)),
-        "in another order of columns": _diagnose(place, case.text(extra=True)),
-    }
-    for how, other in same.items():
+    try:
+        _check_others(case, verdict, place)
+    except Refusal as refusal:
+        raise Fault(f"taken in one form, refused in another: {refusal}") from None
+
+
+def _check_others(case: Log, verdict: Mapping[str, Any], place: Path) -> None:
+    """The same log in other forms has the same verdict."""
+    plain = case.columns()
+    beside = {"gpu_temperature": ["61"] * len(case.time), "wall_time": [repr(1.7e9 + t) for t in case.time]}
+    for how, text in {
+        "in another writing": _written(plain, case.other),
+        "in another order of columns": _written(dict(reversed(plain.items())), case.writing),
+        "beside columns of other things": _written(beside | plain, case.writing),
+    }.items():
+        other = _diagnose(place, text)
         demand(other == verdict, f"{how} the verdict is {_in_short(other)}, not {_in_short(verdict)}")
-    _alike(verdict, _diagnose(place, case.text(factor=case.factor)), case.factor, "in another unit of time")
+    alike = {"in another unit of time": (case.columns(factor=case.factor), case.factor)}
     if case.like == "accuracy":
-        _alike(verdict, _diagnose(place, case.text(scale=100.0)), 1.0, "in percent")
+        fading = [repr(2 / (1 + k)) for k in range(len(case.time))]
+        if min(case.train.max(), case.test.max()) > 0.02:  # 1 beside 100 may be in percent or not, and is asked about
+            alike["in percent"] = case.columns(scale=100), 1.0
+        alike["with a rounding error"] = case.columns(scale=1 + 1e-9), 1.0
+        alike["beside losses"] = {**plain, "train_loss": fading, "val_loss": fading}, 1.0
+    for how, (columns, factor) in alike.items():
+        _alike(verdict, _diagnose(place, _written(columns, case.writing)), factor, how)
 
 
 def _diagnose(place: Path, content: bytes) -> dict[str, Any]:
     file = place / "log.csv"
     file.write_bytes(content)
-    verdict = strict_json(invoke("diagnose", "--json", str(file)))
-    demand(bool(invoke("diagnose", str(file)).strip()), "no words")
-    return verdict
+    return strict_json(invoke("diagnose", "--json", str(file)))
 
 
 def _alike(one: Mapping[str, Any], other: Mapping[str, Any], factor: float, how: str) -> None:
@@ -157,10 +166,6 @@ def _rise(tau: np.ndarray, middle: float, low: float, high: float, rng: Rng) -> 
 def _draw_writing(rng: Rng) -> Writing:
     flags = [bool(rng.random() < 0.3) for _ in range(4)]
     return Writing(choose(rng, ",,;\t"), flags[0], flags[1], choose(rng, ["\n", "\r\n"]), flags[2], flags[3])
-
-
-def _number(value: float) -> str:
-    return repr(float(value))
 
 
 def _written(columns: Columns, how: Writing) -> bytes:

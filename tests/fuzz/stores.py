@@ -25,7 +25,7 @@ import afterfit as af
 from afterfit import SpecError
 from afterfit.files import SUMS, sums_of
 from fuzz.nouns import choose
-from fuzz.oracles import Refusal, attempt, check_sentence, demand, invoke, strict_json, tree
+from fuzz.oracles import Fault, Refusal, attempt, check_sentence, demand, invoke, strict_json, tree
 
 __all__ = ["SECRET", "check", "copy", "draw", "healthy", "prepared"]
 
@@ -343,7 +343,10 @@ def _check_damages(case: Damages, place: Path) -> None:
         became = _DAMAGES[how](store / id, number)
         state[id] = became
     with _warnings_read():
-        _USES[case.use](store)
+        try:
+            _USES[case.use](store)
+        except Refusal as refusal:
+            raise Fault(f"{case.use} is refused for the sake of one run: {refusal}") from None
         opened = af.Store(store)
         listed, summed = opened.ids(), opened.summaries()["id"].to_pylist()
     for id, became in state.items():
