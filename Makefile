@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DONE := $(VENV)/.installed
 
-.PHONY: demo test install lint types layers unit docs bench bench-flows bench-forecast bench-sweeps bench-verdicts stress clean
+.PHONY: demo test install lint types layers unit fuzz docs bench bench-flows bench-forecast bench-sweeps bench-verdicts stress clean
 
 demo: $(DONE)  ## one experiment at paper scale: a verdict, a picture and a report
 	$(BIN)/afterfit run notsawo2025/fig3 --scale paper --out results/demo
@@ -31,6 +31,10 @@ layers: $(DONE)
 
 unit: $(DONE)
 	$(BIN)/pytest -n 2 --dist worksteal
+
+SECONDS ?= 600
+fuzz: $(DONE)  ## odd and hostile input, for SECONDS; goes on where it was stopped
+	$(BIN)/python tests/fuzz --seconds $(SECONDS)
 
 stress: $(DONE)  ## the whole gallery, cut short, in batches of random widths on two processes: does everything end?
 	$(BIN)/python tests/stress_gallery.py --times 3

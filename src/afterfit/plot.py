@@ -295,6 +295,7 @@ def _draw_metric(ax: Axes, run: Run, x: NDArray, shown: NDArray, diverged: bool,
         both = _positive(train[shown], test[shown])
         if not both.size:
             ax.text(0.5, 0.5, "No finite error was observed after t = 0.", transform=ax.transAxes, ha="center")
+            ax.set_ylim(levels[0] / 2, 2 * levels[-1] or 1.0)  # one level alone is no axis
         ax.set_yscale("log" if both.size or min(levels) > 0 else "linear")
         if both.size and diverged:
             top = min(both.max(), _FAR * max(_positive(train[:2], test[:2]), default=1.0))

@@ -83,8 +83,11 @@ class Spec(eqx.Module):
         # One number has one form, so that one run has one name: 1 for a real number is 1.0, NumPy's are Python's.
         for field in dataclasses.fields(self):
             value = _typed(getattr(self, field.name), field, f"{type(self).__name__}.{field.name}")
-            require(not np.ma.is_masked(value), f"{type(self).__name__}.{field.name} has entries that are masked.")
-            object.__setattr__(self, field.name, held(value) if isinstance(value, np.ndarray) else value)
+            if isinstance(value, np.ndarray):
+                where = f"{type(self).__name__}.{field.name}"  # a copy of it would show what a mask hides
+                require(not np.ma.is_masked(value), f"{where} has entries masked: fill them, or leave them out.")
+                value = held(value)
+            object.__setattr__(self, field.name, value)
 
     def to_dict(self) -> dict[str, Any]:
         """This noun as plain data: its kind and every field, defaults included."""

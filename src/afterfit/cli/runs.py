@@ -47,7 +47,7 @@ def list_(
         for id in table["id"].to_pylist()[:limit]:
             say(id)
         return
-    limit = limit or 50
+    limit = min(limit or 50, len(table))
     rows = table.slice(0, limit).to_pylist()
     _print_table(_SHOWN, (_in_short(row) for row in rows))
     more = f"; these are the latest {limit}" if limit < len(table) else ""

@@ -126,14 +126,14 @@ class Function(Model):
 
     def __post_init__(self):
         super().__post_init__()
+        for path, leaf in jax.tree_util.tree_leaves_with_path(self.initial):  # before a copy shows what a mask hides
+            as_numbers(leaf, f"the initial parameter {jax.tree_util.keystr(path) or 'array'}")
         object.__setattr__(self, "initial", jax.tree.map(held, self.initial))
 
     def __check_init__(self):
         require(callable(self.function), f"Function needs a function f(params, x), got {self.function!r}.")
-        leaves = jax.tree_util.tree_leaves_with_path(self.initial)
+        leaves = jax.tree.leaves(self.initial)
         require(bool(leaves), f"Function needs initial parameters, such as {{'w': np.zeros(3)}}, got {self.initial!r}.")
-        for path, leaf in leaves:
-            as_numbers(leaf, f"the initial parameter {jax.tree_util.keystr(path) or 'array'}")
 
     def parameters(self, signature: Signature) -> PyTree[Parameter]:
         return jax.tree.map(lambda leaf: Parameter(np.shape(leaf)), self.initial)

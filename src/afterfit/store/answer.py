@@ -122,7 +122,7 @@ def _in_words(error: duckdb.Error, sql: str) -> str:
     if isinstance(error, duckdb.OutOfMemoryException):
         return f"it takes more memory than a query may ({said})."
     hint = ' (a name with dots needs double quotes: "penalty.strength")' if "." in sql else ""
-    return f"{said}{hint}"
+    return f"{said.removesuffix('.')}{hint}."
 
 
 def _read(answer: duckdb.DuckDBPyRelation, limit: float) -> pa.Table:

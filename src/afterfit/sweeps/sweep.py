@@ -222,7 +222,7 @@ class Sweep:
         may run the same sweep at once and share its work. Runs in the store that are damaged are computed again. Runs
         that fail do not stop the others: what failed is said in a `SweepFailed` at the end.
         """
-        require(memory > 0, f"memory is in gigabytes and must be positive, got {memory}.")
+        require(0 < memory < math.inf, f"memory is in gigabytes and must be positive and finite, got {memory}.")
         total = self.refine.budget if self.refine else len(self.seeds) * len(self.points)
         bar = contextlib.nullcontext(progress) if callable(progress) else progress_bar("sweep", progress)
         failures: dict[str, str] = {}
