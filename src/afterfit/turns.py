@@ -116,7 +116,7 @@ _left: list[Future] = []  # all that was ever left in this process
 
 def cut_off(code: int) -> None:
     """End the process here if something that was left goes on: it would crash as Python is taken down around it."""
-    if concurrent.futures.wait(_left, timeout=1.0).not_done:
+    if concurrent.futures.wait(_left, timeout=0.5).not_done:
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(Exception):
                 stream.flush()

@@ -23,7 +23,7 @@ from afterfit.sweeps.plan import Job, Outcome
 from afterfit.sweeps.slurm import Slurm
 from afterfit.sweeps.worker import PACKAGES, TOPIC, VersionMismatch, carry_out_job, check_versions, versions_here
 
-__all__ = ["carry_out"]
+__all__ = ["carry_out", "check_place"]
 
 _PATIENCE = 10.0  # seconds before a scheduler that does not answer counts as lost
 _LOOK = 2.0  # seconds between two looks at the workers
@@ -257,19 +257,24 @@ def _client(scheduler: Any, on: str | Slurm) -> Iterator[Any]:
         client.close(timeout=2)
 
 
-@contextlib.contextmanager
-def _workers(on: str | Slurm) -> Iterator[tuple[Any, _Helper]]:
-    """The scheduler (a cluster or an address) of the workers that `on` means, and who knows about them."""
-    try:
-        import dask
-        import distributed  # noqa: F401
-    except ImportError:
-        raise SpecError(f'on={on!r} needs Dask: pip install "afterfit[dask]"') from None
+def check_place(on: Any) -> None:
+    """Refuse what is no place for a sweep."""
     require(
         isinstance(on, Slurm) or (isinstance(on, str) and "://" in on),
         f'on must be the address of a Dask scheduler such as "tcp://host:8786", or af.slurm(…), got {on!r}. Leave it '
         "out to use the cores of this machine.",
     )
+
+
+@contextlib.contextmanager
+def _workers(on: str | Slurm) -> Iterator[tuple[Any, _Helper]]:
+    """The scheduler (a cluster or an address) of the workers that `on` means, and who knows about them."""
+    check_place(on)
+    try:
+        import dask
+        import distributed  # noqa: F401
+    except ImportError:
+        raise SpecError(f'on={on!r} needs Dask: pip install "afterfit[dask]"') from None
     with dask.config.set({"distributed.scheduler.allowed-failures": LIVES - 1}):
         if isinstance(on, Slurm):
             with on.workers() as (cluster, queue_of_jobs):

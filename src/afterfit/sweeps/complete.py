@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from afterfit.experiment import Experiment
 from afterfit.spec import require
 from afterfit.store import Store
-from afterfit.sweeps import processes
+from afterfit.sweeps import cluster, processes
 from afterfit.sweeps.jobs import cores
 from afterfit.sweeps.plan import Job, Outcome, plan
 from afterfit.sweeps.slurm import Slurm
@@ -31,12 +31,12 @@ def complete(
 
     `memory` is in bytes; `show` is called with how many runs are there, those under way counted by their share.
     """
+    if on is not None:
+        cluster.check_place(on)
     there = set(store.ids())
     lacking = sum(experiment.id not in there for experiment in experiments)
     if not lacking:
         return {}
-    for experiment in experiments:  # all of them now, not when their turn comes
-        experiment.model.parameters(experiment.task.signature)
     workers = cores() if on is None else on.jobs * on.cores if isinstance(on, Slurm) else _SOMEWHERE
     # A worker of a cluster has its memory to itself; the processes of this machine share it.
     jobs = plan(experiments, memory=memory if on is None else memory * workers, workers=workers)
@@ -51,8 +51,6 @@ def complete(
         if on is None:
             outcomes = _on_this_machine(turn, jobs, memory, report)
         else:
-            from afterfit.sweeps import cluster  # Dask is optional
-
             claimed = list(iter(turn.next_job, None))
             outcomes = cluster.carry_out(claimed, on, report)
         with contextlib.closing(outcomes):
@@ -68,8 +66,7 @@ def _on_this_machine(
 ) -> Generator[Outcome]:
     with contextlib.closing(processes.carry_out(turn.next_job, jobs, memory, report)) as ended:
         for experiment, what in ended:
-            if isinstance(what, str) or what.status != "interrupted":  # half a run is none for a store
-                yield Outcome.of(experiment, what)
+            yield Outcome.of(experiment, what)
 
 
 def _left(jobs: Sequence[Job], store: Store, failures: dict[str, str]) -> list[Job]:

@@ -108,7 +108,7 @@ class _Here(_Worker):
     def end(self) -> None:
         self._stop.set()
         if self._thread is not None:
-            self._thread.join(_LAST_WORDS)
+            self._thread.join(0.5)  # so that it has left what it is at
 
 
 class _Helper(_Worker):
@@ -170,11 +170,16 @@ class _Team:
     """Those at work in this sweep, and what they are at. Everything but the work is done by the calling thread."""
 
     def __init__(
-        self, next_job: Callable[[], Job | None], jobs: Sequence[Job], memory: float, report: Callable[[float], None]
+        self,
+        next_job: Callable[[], Job | None],
+        jobs: Sequence[Job],
+        memory: float,
+        report: Callable[[float], None],
+        halves: bool,
     ):
         import xarray  # noqa: F401  (before there are threads: two that import it first wait for each other)
 
-        self.next_job, self.memory, self.report = next_job, memory, report
+        self.next_job, self.memory, self.report, self.halves = next_job, memory, report, halves
         self.news: queue.SimpleQueue[tuple[_Worker, str, Any]] = queue.SimpleQueue()
         self.workers: list[_Worker] = [_Here(self.news)]
         self.helpers_wanted = min(cores(), len(jobs)) - 1
@@ -191,7 +196,8 @@ class _Team:
                 self.report(self.done + sum(w.task.done(w.share) for w in self.workers if w.task))
                 self.watch.look(self._at)
         except KeyboardInterrupt:
-            yield from self._stop()
+            if self.halves:
+                yield from self._stop()
             raise
         finally:
             for worker in self.workers:
@@ -319,16 +325,21 @@ class _Team:
 
 
 def carry_out(
-    next_job: Callable[[], Job | None], jobs: Sequence[Job], memory: float, report: Callable[[float], None]
+    next_job: Callable[[], Job | None],
+    jobs: Sequence[Job],
+    memory: float,
+    report: Callable[[float], None],
+    *,
+    halves: bool = False,
 ) -> Generator[tuple[Experiment, Run | str]]:
     """Do jobs until there are no more, one on each core; yields what came of each experiment as soon as it ends.
 
     `next_job` is asked for one of `jobs` whenever a core is free (others may have done some), and it begins when there
     is room for it in `memory` bytes; `report` is called with how many runs' worth of work is done. A job whose process
-    is killed is begun again. On Ctrl-C those under way are yielded as far as they are, interrupted, and
-    KeyboardInterrupt is raised.
+    is killed is begun again. Ctrl-C raises KeyboardInterrupt; with `halves` those under way are yielded before, as far
+    as they are.
     """
-    yield from _Team(next_job, jobs, memory, report).outcomes()
+    yield from _Team(next_job, jobs, memory, report, halves).outcomes()
 
 
 def run_many(
@@ -346,7 +357,8 @@ def run_many(
     jobs = plan(list(own.values()), memory=_MEMORY, workers=cores())
     left = iter(jobs)
     runs: dict[str, Run] = {}
-    outcomes = carry_out(lambda: next(left, None), jobs, _MEMORY, lambda done: show(done / len(experiments)))
+    share = len(experiments)
+    outcomes = carry_out(lambda: next(left, None), jobs, _MEMORY, lambda done: show(done / share), halves=True)
     with contextlib.closing(outcomes):
         for experiment, run in outcomes:
             name = names[id(experiment)]
