@@ -62,6 +62,8 @@ def digest_of_arrays(arrays: Iterable[Any]) -> str:
 
 def held(array: Any) -> np.ndarray:
     """A copy of an array that nobody can write to: what it is named by stays true."""
+    if type(array) is np.ndarray and array.base is None and not array.flags.writeable:
+        return array  # it is one
     copy = np.array(array)
     copy.flags.writeable = False
     return copy

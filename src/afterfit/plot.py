@@ -223,7 +223,7 @@ def _say(value: Any) -> str:
         told = [
             f"{name}={_say(v)}"
             for name, v in value.items()
-            if name not in (*DEFINING, "sha256", "function_code") and not (name in defaults and defaults[name] == v)
+            if name not in (*DEFINING, "function_code") and not (name in defaults and defaults[name] == v)
         ]
         kind = value["kind"].rpartition(".")[2]  # without the module of a class from elsewhere
         return f"{kind}({', '.join(told)})" if told else kind

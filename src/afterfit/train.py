@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
-from afterfit.definitions import as_compiled_last
+from afterfit.definitions import as_compiled_last, compiled
 from afterfit.dynamics import Dynamics
 from afterfit.experiment import Experiment
 from afterfit.inits import Init, Own
@@ -200,7 +200,7 @@ def prepare(experiment: Experiment, data: Data | None = None) -> tuple[Problem, 
     experiment.dynamics.check(problem, params)
     if not _is_ours(model):
         require(
-            _moves_outputs(problem, params),
+            _moves_outputs(problem, params, outputs),
             "the model's outputs do not depend on its parameters: their derivative is exactly 0 at the start and at "
             "random points of sizes from 1e-3 to 1e6, so that nothing can be learnt.",
         )
@@ -226,7 +226,7 @@ def _is_ours(model: Model) -> bool:
     return ours and (not isinstance(inner, Model) or _is_ours(inner))
 
 
-def _moves_outputs(problem: Problem, params: PyTree[Array]) -> bool:
+def _moves_outputs(problem: Problem, params: PyTree[Array], outputs: jax.ShapeDtypeStruct) -> bool:
     """Whether the outputs on the training data have a derivative that is not exactly 0, somewhere.
 
     It may well be 0 at the start, as of a ReLU network whose units are all dead. Then random points of all sizes are
@@ -236,8 +236,14 @@ def _moves_outputs(problem: Problem, params: PyTree[Array]) -> bool:
     noise = jax.tree.map(lambda leaf: jnp.asarray(rng.standard_normal(leaf.shape), leaf.dtype), params)
     for start, random in ((1.0, 0.0), (1.0, 1.0), (0.0, 1e-3), (0.0, 1.0), (0.0, 1e3), (0.0, 1e6)):
         point = jax.tree.map(lambda p, z, a=start, b=random: a * p + b * z, params, noise)
-        outputs, pull_back = jax.vjp(lambda p: problem.model(p, problem.data.inputs), point)
-        (slope,) = pull_back(jnp.asarray(rng.standard_normal(outputs.shape), outputs.dtype))
+        weights = jnp.asarray(rng.standard_normal(outputs.shape), outputs.dtype)
+        slope = _slope(problem.model, problem.data.inputs, point, weights)
         if any(bool(jnp.any(leaf != 0)) for leaf in jax.tree.leaves(slope)):
             return True
     return False
+
+
+@compiled
+def _slope(model: Model, inputs: Any, params: PyTree[Array], weights: Array) -> PyTree[Array]:
+    """The gradient of a weighted sum of all outputs."""
+    return jax.vjp(lambda p: model(p, inputs), params)[1](weights)[0]

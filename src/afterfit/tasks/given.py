@@ -80,10 +80,6 @@ class Arrays(Task):
             shapes["X"][1:] == shapes["X_test"][1:] and shapes["y"][1:] == shapes["y_test"][1:],
             f"training and test examples must have the same shape, got {said}.",
         )
-        for name, level in (("fit", self.fit), ("generalise", self.generalise)):
-            best = np.inf if self.metric == "error" else 1
-            kind = "an error, so not negative" if self.metric == "error" else "an accuracy, a fraction between 0 and 1"
-            require(level is None or 0 <= level <= best, f"{name} is {kind}, got {level!r}.")
         y = np.concatenate([np.ravel(self.y), np.ravel(self.y_test)])
         if self.loss_name in ("logistic", "exponential"):
             require(
