@@ -21,7 +21,7 @@ __all__ = ["main"]
 
 _STATE = Path("results/fuzz.json")
 _PAGE = Path(__file__).resolve().parents[2] / "docs" / "reliability.md"
-_TABLE = re.compile(r"(<!-- fuzz: .*? -->\n).*?(\n<!-- end -->)", re.DOTALL)
+_TABLE = re.compile(r"(<!-- fuzz: .*? -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 @dataclasses.dataclass
@@ -145,6 +145,6 @@ def _report(tallies: dict[str, Tally]) -> None:
     """Put the counts where the page has its table."""
     minutes = sum(tally.seconds for tally in tallies.values()) / 60
     when = datetime.datetime.now(datetime.UTC).date()
-    said = f"{_table(tallies)}\n\nAs of {when}, after {minutes:.0f} minutes on one core."
+    said = f"\n{_table(tallies)}\n\nAs of {when}, after {minutes:.0f} minutes.\n\n"
     page = _PAGE.read_text(encoding="utf-8")
     _PAGE.write_text(_TABLE.sub(lambda found: f"{found[1]}{said}{found[2]}", page), encoding="utf-8")
