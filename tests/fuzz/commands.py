@@ -95,6 +95,8 @@ def _check_process(case: Line) -> None:
 def _second_way(case: Line, place: Path, printed: str) -> None:
     """What a command did is what Python does."""
     command, args = case.args[0], case.args
+    if {"-h", "--help", "--version"} & set(args):
+        return
     if command == "run" and "kept" in args and len(args) == 4 and args[1].endswith(".toml"):
         (kept,) = [path for path in (place / "kept" / "runs").iterdir() if path.is_dir()]
         same_bits(af.load(kept), run_experiment(af.Experiment.from_toml(args[1]), progress=False), "run in Python")

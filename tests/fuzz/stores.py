@@ -336,12 +336,9 @@ _USES: dict[str, Callable[[Path], None]] = {
 def _check_damages(case: Damages, place: Path) -> None:
     store = copy(place)
     state = dict.fromkeys(healthy(), "well")
-    for how, which, number in case.done:
+    for how, which, number in {damage[1]: damage for damage in case.done}.values():  # one a run
         id = sorted(state)[which]
-        if state[id] != "well":  # once is enough
-            continue
-        became = _DAMAGES[how](store / id, number)
-        state[id] = became
+        state[id] = _DAMAGES[how](store / id, number)
     with _warnings_read():
         try:
             _USES[case.use](store)
