@@ -144,8 +144,8 @@ class Experiment:
         table = data.pop("sweep", {})
         require(isinstance(table, Mapping), f"[sweep] must be a table, got {table!r}.")
         for key in table:
-            above = " (settings of the experiment stand above the first table)" if key in _NUMBERS else ""
-            require(key in _SWEEP, f"[sweep] has no {key!r}{above}: {nearest(key, _SWEEP)}")
+            above = " Settings of the experiment stand above the first table." if key in _NUMBERS else ""
+            require(key in _SWEEP, f"[sweep] has no {key!r}: {nearest(key, _SWEEP)}{above}")
         return table
 
     @staticmethod
