@@ -292,10 +292,12 @@ def test_a_start_too_small_for_a_kernel_phase_is_said():
 def test_the_verdict_and_theory_mean_the_same_by_half_way(grokked):
     (said,) = (sentence for sentence in grokked.verdict.evidence if "half-way" in sentence)
     assert f"half-way at t={number(turning_time(grokked))}," in said
-    # The curve's own value there is half-way between the plateaus of the verdict.
+    # The curve's own value there is half-way between the plateaus of the verdict, on the verdict's own line between
+    # observations: straight in logs over log time.
     levels = grokked.verdict.plateaus["test_before"], grokked.verdict.plateaus["test_after"]
     curve = grokked.curves["test_error"]
-    at = np.interp(np.log(turning_time(grokked)), np.log(curve["time"].values[1:]), curve.values[1:])
+    logs = np.log(curve["time"].values[1:]), np.log(curve.values[1:])
+    at = np.exp(np.interp(np.log(turning_time(grokked)), *logs))
     assert at == pytest.approx(sum(levels) / 2, rel=1e-6)
 
 
