@@ -136,6 +136,8 @@ def _move(
     ended: Callable[[Run, int], None],
 ) -> None:
     """Carry out experiments; their lanes appear in `chosen` as soon as they are posed."""
+    import xarray  # noqa: F401  (a run needs it at its end, and Ctrl-C is to end it at once)
+
     began = time.monotonic()
     data = experiments[0].draw() if shared else None
     lanes = [Lane(experiment, *prepare(experiment, data)) for experiment in experiments]
