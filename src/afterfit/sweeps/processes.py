@@ -8,6 +8,7 @@ through their pipes is read by nobody else.
 
 from __future__ import annotations
 
+import abc
 import contextlib
 import dataclasses
 import os
@@ -53,7 +54,7 @@ class _Task:
         return max(0.0, share * (self.came + len(self.job.wanted)) - self.came)
 
 
-class _Worker:
+class _Worker(abc.ABC):
     """Somebody who does jobs, one at a time, and puts news into a queue: (worker, what, value)."""
 
     def __init__(self, name: str, news: queue.SimpleQueue):
@@ -65,13 +66,15 @@ class _Worker:
     def tell(self, what: str, value: Any = None) -> None:
         self.news.put((self, what, value))
 
+    @abc.abstractmethod
     def begin(self, job: Job) -> None:
         """Begin a job; ValueError if it cannot be given to this worker."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def stop(self) -> None:
         """Ask it to end what it is at, and to tell how far that is."""
 
+    @abc.abstractmethod
     def end(self) -> None:
         """End it now."""
 
