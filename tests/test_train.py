@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import gc
 import hashlib
 import importlib
 import json
 import logging
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -126,6 +128,7 @@ def test_observing_more_often_does_not_change_the_run(run):
 
 def test_memory_depends_on_the_observations_not_on_the_steps(run):
     def alive():
+        gc.collect()  # arrays of other tests, and of this one, that only a cycle holds
         return sum(array.nbytes for array in jax.live_arrays())
 
     before = alive()
@@ -192,18 +195,20 @@ def interrupting(after: int):
 
     @contextlib.contextmanager
     def bar(description, show):
-        calls = 0
+        calls, heard = 0, threading.Event()
 
         def update(share):
             nonlocal calls
             calls += 1
             if calls == after:
                 signal.raise_signal(signal.SIGINT)
+                assert heard.wait(60)  # nothing more is observed until then
 
         before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a worker of pytest-xdist ignores Ctrl-C
         try:
             yield update
         finally:
+            heard.set()
             signal.signal(signal.SIGINT, before)
 
     return bar

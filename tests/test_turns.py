@@ -28,15 +28,17 @@ MATRICES = af.Experiment(
 )
 
 
+# As in a terminal: what a shell in the background starts, and a worker of pytest-xdist, ignore Ctrl-C.
+LISTENING = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+
+
 def python(code: str, *, ctrl_c: float | None = None, timeout: float = 120) -> tuple[int, str, float]:
     """Run a program, press Ctrl-C so long after it said that it began: exit code, output, when that was."""
     with subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(code)],
+        [sys.executable, "-c", LISTENING + textwrap.dedent(code)],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        # As in a terminal: a shell in the background, and a worker of pytest-xdist, ignore Ctrl-C.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     ) as process:
         began, said = time.time(), ""
         try:

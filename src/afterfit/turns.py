@@ -99,7 +99,8 @@ def attend(work: Callable[[], T], stop: threading.Event | None = None) -> T:
     try:
         while True:
             try:
-                return future.result(None if stop is None else _SECONDS_A_LOOK)
+                # In short waits: a signal that another thread receives does not wake this one.
+                return future.result(_SECONDS_A_LOOK)
             except TimeoutError:
                 if future.done():  # an error of the work's own
                     raise
