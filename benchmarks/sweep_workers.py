@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from workers import headline, resident, seconds
+from workers import headline, seconds
 
 HERE = Path(__file__).parent
 SAME = ("spec.json", "curves.parquet", "params.npz")  # the other files of a run say when it was and how long it took
@@ -153,7 +153,7 @@ def listing(store: str) -> dict[str, Any]:
 
 
 def sweep_memory(budget: float, runs: int, n: int, d: int) -> dict[str, Any]:
-    """By how much the resident memory of a process rises at most in a sweep, with all libraries loaded before."""
+    """By how much a sweep raises the resident memory at most, its helpers' included; libraries are loaded before."""
     import afterfit as af
     from afterfit.sweeps.plan import footprint
 
@@ -162,19 +162,46 @@ def sweep_memory(budget: float, runs: int, n: int, d: int) -> dict[str, Any]:
         large = af.Experiment(
             af.tasks.SparseRegression(n=n, d=d, sparsity=5, n_test=10),
             af.models.Linear(),
-            af.dynamics.GradientDescent(1e-5, 30),
+            af.dynamics.GradientDescent(1e-5, 600),
             af.penalties.L1(1e-4),
             af.inits.ScaledGaussian(1e-6),
             observations=20,
         )
         one = footprint(large)
         sweep = af.sweep(large, {"penalty.strength": (1e-4, 1e-3)}, seeds=runs // 2, store=f"{folder}/store")
-        Path("/proc/self/clear_refs").write_text("5")  # the peak is now what is in use now
-        before = resident("VmRSS")
-        taken = seconds(lambda: sweep.run(memory=budget, progress=False))
-        growth = resident("VmHWM") - before
+        with _family_memory() as used:
+            taken = seconds(lambda: sweep.run(memory=budget, progress=False))
+        growth = max(used) - used[0]
         done = len(sweep.store.ids())
     return {"bytes": growth, "budget": budget * 1e9, "runs": done, "one": one, "seconds": taken}
+
+
+@contextlib.contextmanager
+def _family_memory() -> Iterator[list[int]]:
+    """Bytes of resident memory of this process and its children, fifty times a second."""
+    import psutil
+
+    me, used, done = psutil.Process(), [], threading.Event()
+
+    def look() -> None:
+        total = 0
+        for process in (me, *me.children(recursive=True)):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                total += process.memory_info().rss
+        used.append(total)
+
+    def keep_looking() -> None:
+        while not done.wait(0.02):
+            look()
+
+    look()
+    thread = threading.Thread(target=keep_looking)
+    thread.start()
+    try:
+        yield used
+    finally:
+        done.set()
+        thread.join()
 
 
 # --- Kills ---

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import os
+import queue
 import signal
 import subprocess
 import sys
@@ -232,3 +233,23 @@ def test_a_sweep_that_stands_still_says_so(monkeypatch, caplog):
     assert "nothing has moved" in caplog.text
     assert "helper 1 has 2 runs such as Ill, Linear, seed 0: 25% done" in caplog.text
     assert "said twice" not in caplog.text
+
+
+@pytest.mark.parametrize("cores", [1, 2, 64])
+def test_helpers_and_runs_share_the_memory(monkeypatch, cores):
+    monkeypatch.setattr(processes, "cores", lambda: cores)
+    assert processes.share_out(processes.usual_memory())[0] == cores, "by default there is enough for every core"
+    for memory in (1e8, 1e9, 3e9, 1e11):
+        workers, room = processes.share_out(memory)
+        assert 1 <= workers <= cores
+        assert memory / 2 <= room == memory - (workers - 1) * processes._HELPER
+
+
+def test_a_helper_takes_what_it_is_said_to_take():
+    news = queue.SimpleQueue()
+    helper = processes._Helper(1, news)
+    try:
+        assert news.get(timeout=60)[1] == "ready"
+        assert 0.5 < psutil.Process(helper._process.pid).memory_info().rss / processes._HELPER < 1.2
+    finally:
+        helper.end()

@@ -202,3 +202,10 @@ def test_ctrl_c_ends_a_sweep_and_leaves_nobody_behind(tmp_path):
     assert float(output.split()[1]) - pressed < 2
     left = [p for p in psutil.process_iter() if p.pid not in before and "sweeps.helper" in " ".join(p.cmdline())]
     assert left == []
+
+
+def test_threads_are_used_again():
+    """Each new one would be given memory by the C library that hardly comes back."""
+    with computing():
+        names = {attend(threading.get_ident) for _ in range(50)}
+    assert len(names) <= 3  # one may not have sat down yet when the next work comes

@@ -12,6 +12,7 @@ import atexit
 import concurrent.futures
 import contextlib
 import os
+import queue
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -20,7 +21,7 @@ from typing import Any, TypeVar
 
 import jax
 
-__all__ = ["attend", "computing", "cut_off"]
+__all__ = ["attend", "computing", "cut_off", "in_a_thread"]
 
 _SECONDS_A_LOOK = 0.1  # between two looks at whether somebody asked to stop
 
@@ -94,8 +95,10 @@ def attend(work: Callable[[], T], stop: threading.Event | None = None) -> T:
                 future.set_result(work())
         except BaseException as error:
             future.set_exception(error)
+        finally:
+            _here.depth = 0
 
-    threading.Thread(target=do, daemon=True, name="afterfit").start()
+    in_a_thread(do)
     try:
         while True:
             try:
@@ -112,6 +115,27 @@ def attend(work: Callable[[], T], stop: threading.Event | None = None) -> T:
             _left.append(future)
 
 
+def in_a_thread(work: Callable[[], None]) -> None:
+    """Have something done in a thread that has nothing to do, or in a new one; it does not keep the process alive.
+
+    Threads are used again, because the C library gives each new one memory of its own, of which little comes back: a
+    sweep of a hundred jobs would grow by hundreds of megabytes.
+    """
+    try:
+        inbox = _idle.pop()
+    except IndexError:
+        inbox = queue.SimpleQueue()
+        threading.Thread(target=_serve, args=(inbox,), daemon=True, name="afterfit").start()
+    inbox.put(work)
+
+
+def _serve(inbox: queue.SimpleQueue[Callable[[], None]]) -> None:
+    while True:
+        inbox.get()()
+        _idle.append(inbox)
+
+
+_idle: list[queue.SimpleQueue[Callable[[], None]]] = []  # the inboxes of threads that have nothing to do
 _left: list[Future] = []  # all that was ever left in this process
 
 

@@ -61,7 +61,13 @@ def sweep(
             show_default=False,
         ),
     ] = None,
-    memory: Annotated[float, typer.Option(help="Gigabytes that the runs under way may take together.")] = 4.0,
+    memory: Annotated[
+        float | None,
+        typer.Option(
+            help="Gigabytes for the runs under way and, 0.3 each, the processes that help. [default: 4, or 0.6 a core]",
+            show_default=False,
+        ),
+    ] = None,
     store: StoreOption = "results/store",
     quiet: Quiet = False,
 ) -> None:

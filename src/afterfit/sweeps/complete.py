@@ -10,13 +10,13 @@ from afterfit.experiment import Experiment
 from afterfit.spec import require
 from afterfit.store import Store
 from afterfit.sweeps import cluster, processes
-from afterfit.sweeps.jobs import cores
 from afterfit.sweeps.plan import Job, Outcome, plan
 from afterfit.sweeps.slurm import Slurm
 
 __all__ = ["complete"]
 
 _LOOK = 0.5  # seconds between two looks at what other processes have done
+_OF_A_WORKER = 4e9  # bytes that the runs of a worker of a cluster may take, where nobody says otherwise
 _SOMEWHERE = 16  # workers that a plan for a cluster of unknown size reckons with
 
 
@@ -24,12 +24,13 @@ def complete(
     store: Store,
     experiments: Sequence[Experiment],
     on: str | Slurm | None,
-    memory: float,
+    memory: float | None,
     show: Callable[[float], None],
 ) -> dict[str, str]:
     """Have the runs of all experiments in the store; what went wrong, by the ids of runs that failed.
 
-    `memory` is in bytes; `show` is called with how many runs are there, those under way counted by their share.
+    `memory` is in bytes (None: what is usual); `show` is called with how many runs are there, those under way counted
+    by their share.
     """
     if on is not None:
         cluster.check_place(on)
@@ -37,9 +38,14 @@ def complete(
     lacking = sum(experiment.id not in there for experiment in experiments)
     if not lacking:
         return {}
-    workers = cores() if on is None else on.jobs * on.cores if isinstance(on, Slurm) else _SOMEWHERE
-    # A worker of a cluster has its memory to itself; the processes of this machine share it.
-    jobs = plan(experiments, memory=memory if on is None else memory * workers, workers=workers)
+    if on is None:
+        memory = memory or processes.usual_memory()
+        workers, room = processes.share_out(memory)
+    else:  # a worker has its memory to itself
+        workers = on.jobs * on.cores if isinstance(on, Slurm) else _SOMEWHERE
+        memory = memory or _OF_A_WORKER
+        room = memory * workers
+    jobs = plan(experiments, memory=room, workers=workers)
     failures: dict[str, str] = {}
     done = len(experiments) - lacking
     while jobs := _left(jobs, store, failures):

@@ -6,6 +6,7 @@ reads does nothing else, so that it hears at once when it is to stop, or when th
 
 from __future__ import annotations
 
+import functools
 import os
 import pickle
 import sys
@@ -23,6 +24,7 @@ def main() -> None:
     import xarray  # noqa: F401  (now, not when a run that is interrupted has a second to be written down)
 
     from afterfit.sweeps.jobs import Parcel, do_job
+    from afterfit.turns import in_a_thread
 
     speaking, stop = threading.Lock(), threading.Event()
 
@@ -61,7 +63,7 @@ def main() -> None:
             except Exception as error:  # such as a module that is not to be found here
                 tell("refused", str(error))
                 continue
-            threading.Thread(target=work, args=(job,), daemon=True).start()
+            in_a_thread(functools.partial(work, job))
     except (EOFError, KeyboardInterrupt):
         os._exit(0)  # whatever compiled code is doing
 

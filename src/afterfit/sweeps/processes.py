@@ -31,13 +31,25 @@ from afterfit.run import Run
 from afterfit.spec import SpecError
 from afterfit.sweeps.jobs import LIVES, Parcel, Watch, cores, describe, do_job, given_up, log, search_path
 from afterfit.sweeps.plan import Job, least_seconds, plan
+from afterfit.turns import in_a_thread
 
-__all__ = ["carry_out", "run_many"]
+__all__ = ["carry_out", "run_many", "share_out", "usual_memory"]
 
-_MEMORY = 4e9  # bytes that the runs under way may take together, where nobody says otherwise
+_HELPER = 0.3e9  # bytes of a helper that has nothing to do: Python with JAX and xarray
 _WORTH_HELP = 2.0  # seconds of work after which helpers are called for what is left: about as long as they take to come
 _LAST_WORDS = 1.5  # seconds in which those at work may tell how far they were when Ctrl-C came
 _CACHE = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
+
+
+def usual_memory() -> float:
+    """Bytes that a sweep may take where nobody says otherwise: enough for a process on every core."""
+    return max(4e9, 2 * _HELPER * cores())
+
+
+def share_out(memory: float) -> tuple[int, float]:
+    """How many processes to use within so many bytes, and what they leave to runs: at least half."""
+    helpers = min(cores() - 1, int(memory / 2 // _HELPER))
+    return 1 + helpers, memory - helpers * _HELPER
 
 
 @dataclasses.dataclass(eq=False)
@@ -85,11 +97,12 @@ class _Here(_Worker):
     def __init__(self, news: queue.SimpleQueue):
         super().__init__("this process", news)
         self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._left = threading.Event()  # what it was at, if anything
+        self._left.set()
 
     def begin(self, job: Job) -> None:
-        self._thread = threading.Thread(target=self._work, args=(job,), daemon=True, name="afterfit-job")
-        self._thread.start()
+        self._left.clear()
+        in_a_thread(lambda: self._work(job))
 
     def _work(self, job: Job) -> None:
         try:
@@ -104,14 +117,14 @@ class _Here(_Worker):
         except BaseException as error:
             self.tell("error", error)
         self.tell("done")
+        self._left.set()
 
     def stop(self) -> None:
         self._stop.set()
 
     def end(self) -> None:
         self._stop.set()
-        if self._thread is not None:
-            self._thread.join(0.5)  # so that it has left what it is at
+        self._left.wait(0.5)
 
 
 class _Helper(_Worker):
@@ -182,10 +195,11 @@ class _Team:
     ):
         import xarray  # noqa: F401  (before there are threads: two that import it first wait for each other)
 
-        self.next_job, self.memory, self.report, self.halves = next_job, memory, report, halves
+        self.next_job, self.report, self.halves = next_job, report, halves
+        processes, self.memory = share_out(memory)
         self.news: queue.SimpleQueue[tuple[_Worker, str, Any]] = queue.SimpleQueue()
         self.workers: list[_Worker] = [_Here(self.news)]
-        self.helpers_wanted = min(cores(), len(jobs)) - 1
+        self.helpers_wanted = min(processes, len(jobs)) - 1
         self.waiting: deque[_Task] = deque()  # taken, and given to nobody yet
         self.done = 0
         self.watch = Watch()
@@ -338,9 +352,9 @@ def carry_out(
     """Do jobs until there are no more, one on each core; yields what came of each experiment as soon as it ends.
 
     `next_job` is asked for one of `jobs` whenever a core is free (others may have done some), and it begins when there
-    is room for it in `memory` bytes; `report` is called with how many runs' worth of work is done. A job whose process
-    is killed is begun again. Ctrl-C raises KeyboardInterrupt; with `halves` those under way are yielded before, as far
-    as they are.
+    is room for it in what helpers leave of `memory` bytes; `report` is called with how many runs' worth of work is
+    done. A job whose process is killed is begun again. Ctrl-C raises KeyboardInterrupt; with `halves` those under way
+    are yielded before, as far as they are.
     """
     yield from _Team(next_job, jobs, memory, report, halves).outcomes()
 
@@ -357,11 +371,13 @@ def run_many(
     """
     own = {name: dataclasses.replace(experiment) for name, experiment in experiments.items()}  # each its own object
     names = {id(experiment): name for name, experiment in own.items()}
-    jobs = plan(list(own.values()), memory=_MEMORY, workers=cores())
+    memory = usual_memory()
+    workers, room = share_out(memory)
+    jobs = plan(list(own.values()), memory=room, workers=workers)
     left = iter(jobs)
     runs: dict[str, Run] = {}
     share = len(experiments)
-    outcomes = carry_out(lambda: next(left, None), jobs, _MEMORY, lambda done: show(done / share), halves=True)
+    outcomes = carry_out(lambda: next(left, None), jobs, memory, lambda done: show(done / share), halves=True)
     with contextlib.closing(outcomes):
         for experiment, run in outcomes:
             name = names[id(experiment)]

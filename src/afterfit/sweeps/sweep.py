@@ -211,18 +211,22 @@ class Sweep:
         self,
         on: str | Slurm | None = None,
         *,
-        memory: float = 4.0,
+        memory: float | None = None,
         progress: bool | Callable[[float], None] | None = None,
     ) -> Sweep:
         """Compute what is missing, and keep it in the store run by run.
 
         `on` is where: on the cores of this machine (None), at the address of a Dask scheduler, or on `af.slurm(…)`.
-        `memory` is how many gigabytes the runs under way may take together (on a
-        cluster: those of one worker). A sweep that was interrupted or killed goes on where it was; several processes
-        may run the same sweep at once and share its work. Runs in the store that are damaged are computed again. Runs
-        that fail do not stop the others: what failed is said in a `SweepFailed` at the end.
+        `memory` is how many gigabytes the sweep may take beside this process as it is: the runs under way, and 0.3 for
+        every process that helps (None: 4, or 0.6 a core; on a cluster: 4, for the runs of one worker). A sweep that was
+        interrupted or killed goes on where it was; several processes may run the same sweep at once and share its work.
+        Runs in the store that are damaged are computed again. Runs that fail do not stop the others: what failed is
+        said in a `SweepFailed` at the end.
         """
-        require(0 < memory < math.inf, f"memory is in gigabytes and must be positive and finite, got {memory}.")
+        require(
+            memory is None or 0 < memory < math.inf,
+            f"memory is in gigabytes and must be positive and finite, got {memory}.",
+        )
         total = self.refine.budget if self.refine else len(self.seeds) * len(self.points)
         bar = contextlib.nullcontext(progress) if callable(progress) else progress_bar("sweep", progress)
         failures: dict[str, str] = {}
@@ -236,7 +240,7 @@ class Sweep:
                     show(min(1.0, (done + runs) / total))
 
                 self._set_aside_damaged(experiments)
-                failures |= complete(self.store, experiments, on, memory * _GIGABYTE, report)
+                failures |= complete(self.store, experiments, on, memory and memory * _GIGABYTE, report)
                 done += len(experiments)
                 if failures:
                     break
