@@ -250,6 +250,7 @@ def test_a_helper_takes_what_it_is_said_to_take():
     helper = processes._Helper(1, news)
     try:
         assert news.get(timeout=60)[1] == "ready"
-        assert 0.5 < psutil.Process(helper._process.pid).memory_info().rss / processes._HELPER < 1.2
+        own = psutil.Process(helper._process.pid).memory_full_info().uss  # not what it shares with other Pythons
+        assert 0.3 < own / processes._HELPER < 1.2
     finally:
         helper.end()

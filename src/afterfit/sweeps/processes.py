@@ -35,7 +35,7 @@ from afterfit.turns import in_a_thread
 
 __all__ = ["carry_out", "run_many", "share_out", "usual_memory"]
 
-_HELPER = 0.3e9  # bytes of a helper that has nothing to do: Python with JAX and xarray
+_HELPER = 0.3e9  # bytes of its own that a helper has before any job: Python with JAX and xarray
 _WORTH_HELP = 2.0  # seconds of work after which helpers are called for what is left: about as long as they take to come
 _LAST_WORDS = 1.5  # seconds in which those at work may tell how far they were when Ctrl-C came
 _CACHE = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
