@@ -280,16 +280,26 @@ def test_stores_elsewhere(sweep):
 PROGRAM = """
 import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a background shell ignores Ctrl-C
-import afterfit as af
-from tests.test_sweep import OVER, SPEC
-af.sweep(SPEC.set({"dynamics.steps": 200_000}), OVER, seeds=3, store=sys.argv[1]).run(progress=False)
+import tests.test_sweep
+getattr(tests.test_sweep, sys.argv[1])(sys.argv[2]).run(progress=False)
 """
 
 
-def start(store, stderr=subprocess.DEVNULL):
+def short(store):
+    return af.sweep(SPEC.set({"dynamics.steps": 200_000}), OVER, seeds=3, store=store)
+
+
+def endless(store):
+    """But for those that diverge at once."""
+    over = {"init.scale": (1e-6, 1e200)}
+    return af.sweep(SPEC.set({"dynamics.steps": 10**10}), over, seeds=3, store=store)
+
+
+def start(sweep, store, stderr=subprocess.DEVNULL):
     root = Path(__file__).parent.parent
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root), *sys.path])}
-    return subprocess.Popen([sys.executable, "-c", PROGRAM, str(store)], env=environment, stderr=stderr)
+    command = [sys.executable, "-c", PROGRAM, sweep.__name__, str(store)]
+    return subprocess.Popen(command, env=environment, stderr=stderr)
 
 
 def what_matters(store):
@@ -304,18 +314,18 @@ def what_matters(store):
 def test_killed_and_started_again_it_is_the_same_bit_for_bit(tmp_path):
     undisturbed, killed = tmp_path / "undisturbed", tmp_path / "killed"
     began = time.monotonic()
-    assert start(undisturbed).wait() == 0
+    assert start(short, undisturbed).wait() == 0
     takes = time.monotonic() - began
     moments = random.Random(0)
     for _ in range(2):
-        process = start(killed)
+        process = start(short, killed)
         time.sleep(moments.uniform(0.3, 0.95) * takes)
         process.send_signal(signal.SIGKILL)
         process.wait()
         for id in Store(killed).ids():  # whatever is visible is whole
             Store(killed).load(id)
     # Two processes at once finish it together.
-    processes = [start(killed), start(killed)]
+    processes = [start(short, killed), start(short, killed)]
     assert [process.wait() for process in processes] == [0, 0]
     assert what_matters(killed) == what_matters(undisturbed)
     assert len(Store(killed).ids()) == 18
@@ -323,20 +333,20 @@ def test_killed_and_started_again_it_is_the_same_bit_for_bit(tmp_path):
     assert all(s > 0 for s in seconds)
 
 
-def test_control_c_keeps_what_is_finished(tmp_path):
-    process = start(tmp_path / "store", stderr=subprocess.PIPE)
-    while not (tmp_path / "store").exists():
-        time.sleep(0.05)
-    time.sleep(2.0)
-    process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=30)
+def test_control_c_keeps_what_has_ended(tmp_path):
+    store = Store(tmp_path / "store")
+    with start(endless, store.url, stderr=subprocess.PIPE) as process:
+        while len(store.ids()) < 3:
+            assert process.poll() is None
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=30)
     assert process.returncode != 0
     assert b"KeyboardInterrupt" in said
-    store = Store(tmp_path / "store")
-    for id in store.ids():
-        assert store.load(id).status == "finished"
-    # Nobody holds what was not finished.
-    missing = af.sweep(SPEC.set({"dynamics.steps": 200_000}), OVER, seeds=3, store=store.url).missing
+    assert [store.load(id).status for id in store.ids()] == ["diverged"] * 3
+    # Nobody holds the others.
+    missing = endless(store.url).missing
+    assert len(missing) == 3
     ids = [experiment.id for experiment in missing]
     assert store.claim(ids) == set(ids)
     store.release(ids)
