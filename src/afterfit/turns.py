@@ -8,6 +8,7 @@ process, whoever asks for it from whichever thread, and uses other cores by othe
 
 from __future__ import annotations
 
+import _thread
 import atexit
 import concurrent.futures
 import contextlib
@@ -21,7 +22,7 @@ from typing import Any, TypeVar
 
 import jax
 
-__all__ = ["attend", "computing", "cut_off", "in_a_thread"]
+__all__ = ["attend", "computing", "cut_off", "hearing", "in_a_thread"]
 
 _SECONDS_A_LOOK = 0.1  # between two looks at whether somebody asked to stop
 
@@ -54,6 +55,34 @@ _here = _Here()
 
 
 @contextlib.contextmanager
+def hearing() -> Iterator[None]:
+    """Ctrl-C is heard also where Python loses it: in a callback of the garbage collector, of which JAX has one.
+
+    What such a callback raises is given to `sys.unraisablehook`, which prints it, and the program goes on: of presses
+    while a sweep is planned, one in nine. Here Ctrl-C is then pressed again. May be nested.
+    """
+    if threading.current_thread() is not threading.main_thread() or sys.unraisablehook is _press_again:
+        yield  # only the main thread hears signals
+        return
+    before, sys.unraisablehook = sys.unraisablehook, _press_again
+    _hooks.append(before)
+    try:
+        yield
+    finally:
+        sys.unraisablehook = _hooks.pop()
+
+
+_hooks: list[Callable[[Any], Any]] = []  # what was there before
+
+
+def _press_again(lost: Any) -> None:
+    if issubclass(lost.exc_type, KeyboardInterrupt):
+        threading.Timer(0.01, _thread.interrupt_main).start()  # a moment later, out of the callback
+    else:
+        _hooks[-1](lost)
+
+
+@contextlib.contextmanager
 def computing(waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
     """Compute in double precision, when nothing else of afterfit's is computed in this process.
 
@@ -64,7 +93,7 @@ def computing(waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
             waiting()
     _here.depth += 1
     try:
-        with jax.enable_x64(True):
+        with hearing(), jax.enable_x64(True):
             yield
     finally:
         _here.depth -= 1

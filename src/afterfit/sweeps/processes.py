@@ -31,7 +31,7 @@ from afterfit.run import Run
 from afterfit.spec import SpecError
 from afterfit.sweeps.jobs import LIVES, Parcel, Watch, cores, describe, do_job, given_up, log, search_path
 from afterfit.sweeps.plan import Job, least_seconds, plan
-from afterfit.turns import in_a_thread
+from afterfit.turns import hearing, in_a_thread
 
 __all__ = ["carry_out", "run_many", "share_out", "usual_memory"]
 
@@ -378,7 +378,7 @@ def run_many(
     runs: dict[str, Run] = {}
     share = len(experiments)
     outcomes = carry_out(lambda: next(left, None), jobs, memory, lambda done: show(done / share), halves=True)
-    with contextlib.closing(outcomes):
+    with hearing(), contextlib.closing(outcomes):
         for experiment, run in outcomes:
             name = names[id(experiment)]
             if isinstance(run, str):

@@ -26,6 +26,7 @@ from afterfit.sweeps.knobs import check_knobs, check_runs, check_seeds, plain_va
 from afterfit.sweeps.refine import Refine, read_refine
 from afterfit.sweeps.results import ScalingLaw, Summary, collect, phase_diagram, scaling_law, summarise
 from afterfit.sweeps.slurm import Slurm
+from afterfit.turns import hearing
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -231,7 +232,7 @@ class Sweep:
         bar = contextlib.nullcontext(progress) if callable(progress) else progress_bar("sweep", progress)
         failures: dict[str, str] = {}
         done = 0
-        with bar as show:
+        with hearing(), bar as show:
             for points in self._rounds() if self.refine else [self.points]:
                 experiments = self._of(points)
                 self._keep(points)
