@@ -13,6 +13,7 @@ from pathlib import Path
 
 import psutil
 
+import afterfit as af
 from afterfit.tasks import SparseRecovery
 
 HERE = Path(__file__).parent
@@ -26,10 +27,22 @@ class Ill(SparseRecovery):
     def draw(self, rng):
         if self.how == "raises":
             raise RuntimeError("no such moon")
+        if self.how == "quits":
+            raise SystemExit("enough")
         if self.how == "kills" and os.environ.get("AFTERFIT_TEST_WORKER", str(os.getpid())) != str(os.getpid()):
             time.sleep(0.2)  # long enough to have said that it began
             os.kill(os.getpid(), signal.SIGKILL)
         return super().draw(rng)
+
+
+BASE = af.Experiment(
+    task=Ill(n=12, sparsity=2, N=6),
+    model=af.models.Linear(),
+    init=af.inits.Gaussian(),
+    penalty=af.penalties.L1(1e-3),
+    dynamics=af.dynamics.GradientDescent(0.1, 1000),
+    observations=10,
+)
 
 
 class Cluster:

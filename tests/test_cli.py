@@ -212,6 +212,14 @@ def test_a_run_is_judged_by_the_levels_asked_for():
     assert af.load(saved).verdict.kind == "never fitted", "the files say what the experiment says"
 
 
+@pytest.mark.parametrize("level", ["nan", "-1", "inf"])
+def test_levels_that_cannot_be_are_refused_before_the_run(level):
+    refused = call("run", "my.toml", "--set", "dynamics.steps=1_000_000_000_000", f"--fit={level}", "--out", "c")
+    assert refused.exit_code == 2
+    assert re.search(r"^Error: (a threshold must be|no error is below 0)", refused.stderr)
+    assert not Path("c").exists()
+
+
 def test_the_text_of_a_smaller_run_says_its_sizes(monkeypatch):
     sizes = {"quick": {"task.n": 14, "penalty.strength": 1e-2}, "paper": {}}
     base = Tiny().experiments("paper")["weak"]

@@ -12,7 +12,7 @@ import threading
 import dask_cluster
 import numpy as np
 import pytest
-from dask_cluster import Ill, kill_the_work_of, with_other_version
+from dask_cluster import BASE, kill_the_work_of, with_other_version
 
 import afterfit as af
 from afterfit.spec import SpecError
@@ -21,14 +21,6 @@ from afterfit.sweeps.cluster import carry_out
 from afterfit.sweeps.plan import Job
 from afterfit.train import run_together
 
-BASE = af.Experiment(
-    task=Ill(n=12, sparsity=2, N=6),
-    model=af.models.Linear(),
-    init=af.inits.Gaussian(),
-    penalty=af.penalties.L1(1e-3),
-    dynamics=af.dynamics.GradientDescent(0.1, 1000),
-    observations=10,
-)
 LONG = BASE.set({"dynamics.steps": 10_000_000})  # seconds, so that there is time to kill what runs it
 
 

@@ -42,6 +42,9 @@ RATE = 2.0
 TABLE = np.array([1.0, 2.0])
 NESTED = {"factors": [1.0, 1.0]}
 
+class Config:
+    members = 1.0  # a name that our own families have too
+
 def square(x):
     # the square of x
     return x**2
@@ -73,7 +76,7 @@ class Mine(Base):
 
     def value(self, params, times=7.0):
         import late
-        total = self.share * RATE * TABLE[0] * self.half * times + NESTED["factors"][0]
+        total = self.share * RATE * TABLE[0] * self.half * times + NESTED["factors"][0] * Config.members
         sizes = (self.size(leaf) + jnp.sum(tripled(fourth(jitted(leaf)))) for leaf in jax.tree.leaves(params))
         return total * sum(sizes) + helpers.shift(0.0) + late.last(0.0)
 """
@@ -126,6 +129,7 @@ EDITS = {
     "the type of an array": {"module": MODULE.replace("np.array([1.0, 2.0])", "np.array([1.0, 2.0], np.float32)")},
     "a table it reads": {"module": MODULE.replace('"factors": [1.0, 1.0]', '"factors": [1.0, 2.0]')},
     "a base's attribute": {"module": MODULE.replace("share = 0.5", "share = 0.6")},
+    "an attribute of a class it reads": {"module": MODULE.replace("members = 1.0", "members = 2.0")},
     "a lambda in it": {"module": MODULE.replace("lambda self: 0.25", "lambda self: 0.35")},
     "a default of a field": {"module": MODULE.replace("width: float = 0.1", "width: float = 0.2")},
     "another module's function": {"helpers": HELPERS.replace("x + OFFSET", "x - OFFSET")},

@@ -16,6 +16,7 @@ from afterfit.inits import He, ScaledGaussian
 from afterfit.lanes import Batch, Lane
 from afterfit.models import MLP, DiagonalNet, Linear
 from afterfit.penalties import L1, L2
+from afterfit.spec import SpecError
 from afterfit.sweeps.plan import footprint, plan
 from afterfit.tasks import Arrays, ModularArithmetic, SparseRecovery
 from afterfit.train import prepare
@@ -132,3 +133,8 @@ def test_a_job_for_some_of_its_runs_keeps_the_others_places():
     assert some.experiments == job.experiments
     assert some.wanted == (0, 2)
     assert some.ids == [job.ids[0], job.ids[2]]
+
+
+def test_the_longest_of_runs_that_are_otherwise_alike_is_looked_at():
+    with pytest.raises(SpecError, match="steps take"):
+        plan([DESCENT, DESCENT.set({"dynamics.steps": 10**15})], memory=1e9, workers=1)

@@ -15,7 +15,7 @@ import time
 import numpy as np
 import psutil
 import pytest
-from dask_cluster import Ill
+from dask_cluster import BASE, Ill
 
 import afterfit as af
 from afterfit.sweeps import jobs, processes
@@ -24,14 +24,6 @@ from afterfit.sweeps.plan import Job
 from afterfit.sweeps.processes import carry_out, run_many
 from afterfit.train import run_together
 
-BASE = af.Experiment(
-    task=Ill(n=12, sparsity=2, N=6),
-    model=af.models.Linear(),
-    init=af.inits.Gaussian(),
-    penalty=af.penalties.L1(1e-3),
-    dynamics=af.dynamics.GradientDescent(0.1, 1000),
-    observations=10,
-)
 LONG = BASE.set({"dynamics.steps": 30_000_000})  # seconds, so that a helper comes, and there is time to kill it
 ENDLESS = BASE.set({"dynamics.steps": 10**11})
 
@@ -254,3 +246,32 @@ def test_a_helper_takes_what_it_is_said_to_take():
         assert 0.3 < own / processes._HELPER < 1.2
     finally:
         helper.end()
+
+
+@pytest.mark.usefixtures("two_cores")
+def test_no_more_jobs_are_taken_than_can_be_done_soon():
+    """Another process at the same sweep is to find some."""
+    second = BASE.set({"dynamics.steps": 3_000_000})
+    given = [dataclasses.replace(job(second.set({"observations": 10 + k})), bytes=3 * 10**9) for k in range(8)]
+    left, taken, most = iter(given), 0, 0
+
+    def take():
+        nonlocal taken
+        one = next(left, None)
+        taken += one is not None
+        return one
+
+    for done, _ in enumerate(carry_out(take, given, 4e9, lambda runs: None), start=1):
+        most = max(most, taken - done)
+    assert done == taken == 8
+    assert most <= 3  # one under way, and one waiting for each of two workers
+
+
+def test_a_model_that_ends_python_fails_alone():
+    quits = dataclasses.replace(BASE, task=Ill(n=12, sparsity=2, N=6, how="quits"))
+    outcomes = do([job(quits, quits.set({"seed": 1})), job(BASE)])
+    assert [what if isinstance(what, str) else what.status for _, what in outcomes] == [
+        "SystemExit: enough",
+        "SystemExit: enough",
+        "finished",
+    ]

@@ -573,3 +573,16 @@ def test_what_plain_data_cannot_say_has_no_name():
     X, y = np.arange(6.0).reshape(2, 3), np.ones(2)
     ours, theirs = (dataclasses.replace(EXPERIMENT, task=tasks.Arrays(X + a, y, X, y)) for a in (0, 1e-12))
     assert ours.id != theirs.id, "arrays are told apart by their digest"
+
+
+def test_changes_to_a_noun_and_below_it_are_made_together():
+    experiment = Experiment(
+        tasks.SparseRecovery(12, 2, 6), models.Difference(models.Linear()), dynamics.GradientDescent(0.1, 10)
+    )
+    changed = experiment.set({"model.model": {"kind": "MLP", "hidden": [4]}, "model.model.hidden": [3]})
+    assert changed.model == models.Difference(models.MLP((3,)))
+    assert changed.set({"model.model.hidden": [2]}).model == models.Difference(models.MLP((2,)))
+    with pytest.raises(SpecError, match=r"no setting 'dynamics.lr.x': dynamics.lr has no settings of its own"):
+        experiment.set({"dynamics.lr.x": 1})
+    with pytest.raises(SpecError, match=r"no setting 'dynamics.lr.x'"):
+        experiment.set({"dynamics.lr": 0.2, "dynamics.lr.x": 1})

@@ -198,9 +198,11 @@ def test_a_sweep_may_be_judged_by_other_thresholds(sweep):
     assert (seen["verdict"].item(), seen["t_fit"].item()) == (verdict.kind, verdict.t_fit)
     assert verdict.t_fit != run.verdict.t_fit
     assert run.judged(fit=0.5, generalise=0.9).verdict == verdict
+    assert sweep.judged(fit=0.5).judged(generalise=0.9).dataset.identical(loose.dataset)
     refined = af.sweep(SPEC, af.refine("penalty.strength", ranges={"penalty.strength": (1e-4, 1e-2)}, resolution=5))
     with pytest.raises(SpecError, match="refined by the task's own thresholds"):
         refined.judged(fit=0.5)
+    assert refined.judged() is refined
 
 
 def test_a_refined_diagram_finds_the_boundary_of_the_grid(tmp_path):

@@ -10,6 +10,7 @@ import hashlib
 import importlib
 import json
 import logging
+import os
 import signal
 import subprocess
 import threading
@@ -498,6 +499,26 @@ def test_an_earlier_run_is_replaced_and_survives_a_failure(run, tmp_path, monkey
     with pytest.raises(OSError, match="no space"):
         run.save(directory)
     assert af.load(directory).message == "another"
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+@pytest.mark.parametrize("at", [1, 2])
+def test_ctrl_c_between_the_old_run_and_the_new_one_leaves_the_old(run, tmp_path, monkeypatch, at):
+    directory = dataclasses.replace(run, message="old").save(tmp_path / "run")
+    done, replace = [], os.replace
+
+    def interrupted(*places):
+        done.append(places)
+        if len(done) != at:
+            return replace(*places)
+        if at == 1:  # just after the old one was put aside
+            replace(*places)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("afterfit.run.os.replace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run.save(directory)
+    assert af.load(directory).message == "old"
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 

@@ -7,6 +7,7 @@ import sys
 import textwrap
 import threading
 import time
+from concurrent.futures import Future
 from pathlib import Path
 
 import jax
@@ -209,3 +210,51 @@ def test_threads_are_used_again():
     with computing():
         names = {attend(threading.get_ident) for _ in range(50)}
     assert len(names) <= 3  # one may not have sat down yet when the next work comes
+
+
+def test_work_that_ends_as_the_patience_does_has_its_result(monkeypatch):
+    class Late(Future):
+        """A future whose work ends just after one has stopped waiting for it."""
+
+        def result(self, timeout=None):
+            if timeout is None or self.done():
+                return super().result(timeout)
+            super().result()
+            raise TimeoutError
+
+    monkeypatch.setattr("afterfit.turns.Future", Late)
+    with computing():
+        assert attend(lambda: time.sleep(0.1) or 3) == 3
+        with pytest.raises(TimeoutError, match="of its own"):
+            attend(raise_late)
+
+
+def raise_late():
+    time.sleep(0.1)
+    raise TimeoutError("of its own")
+
+
+SWALLOWED = """
+import gc, time
+from afterfit.turns import computing
+
+def callback(phase, info):  # Ctrl-C is heard here and nowhere else
+    if phase == "start":
+        until = time.time() + 2.5
+        while time.time() < until:
+            pass
+
+gc.callbacks.append(callback)
+with computing():
+    print("began", flush=True)
+    gc.collect()
+    print("goes on", flush=True)
+    time.sleep(30)
+"""
+
+
+def test_ctrl_c_in_the_garbage_collector_is_heard():
+    code, output, _ = python(SWALLOWED, ctrl_c=0.5)
+    assert code in (130, -signal.SIGINT), output
+    assert "goes on" in output, "Python forgot it there"
+    assert output.rstrip().endswith("KeyboardInterrupt")

@@ -61,3 +61,20 @@ class Criteria:
     def accuracies(cls, fit: float = 0.99, generalise: float = 0.95) -> Criteria:
         """For accuracies: fitted at train ≥ `fit`, generalised at test ≥ `generalise`."""
         return cls(Threshold("accuracy", fit), Threshold("accuracy", generalise))
+
+    def at(self, *, fit: float | None = None, generalise: float | None = None) -> Criteria:
+        """These with other levels, where given: of accuracies, fractions. Those no curve can meet, or every one, are
+        refused.
+        """
+        train = self.train if fit is None else Threshold(self.train.like, fit)
+        test = self.test if generalise is None else Threshold(self.test.like, generalise)
+        for name, threshold in (("fit", train), ("generalise", test)):
+            if threshold.like == "error":
+                require(threshold.value >= 0, f"no error is below 0: {name} must be 0 or more, got {threshold.value}.")
+            else:
+                require(
+                    0 < threshold.value <= 1,
+                    f"accuracies are fractions here: {name} must be between 0 and 1, such as 0.99, "
+                    f"got {threshold.value}.",
+                )
+        return Criteria(train, test)

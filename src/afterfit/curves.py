@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from afterfit.machine import free_memory
+
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -125,11 +127,8 @@ def _check_size(file: pq.ParquetFile, length: int) -> None:
     if rows > length:  # no two observations are at the same time
         raise NotCurves(f"{rows} observations in {length} bytes")
     size = sum(8 * rows * _width(field.type) for field in file.schema_arrow)
-    if size > _LARGE:
-        import psutil
-
-        if size > psutil.virtual_memory().available:
-            raise MemoryError(f"its curves take {size / 1e9:.1f} GB")
+    if size > _LARGE and size > free_memory():
+        raise MemoryError(f"its curves take {size / 1e9:.1f} GB")
 
 
 def _width(kind: pa.DataType) -> int:

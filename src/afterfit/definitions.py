@@ -276,7 +276,7 @@ class _Definition:
                 given = [x for x in (field.default, field.default_factory) if not isinstance(x, _MISSING)]
                 self._tell_all("given", [*given, field.metadata], tokens)
         for name, value in sorted(vars(kind).items()):
-            if not _is_bookkeeping(name, value):
+            if not _is_bookkeeping(kind, name, value):
                 tokens.append(f"attribute {name}")
                 self._tell(value, tokens)
 
@@ -322,18 +322,21 @@ def _called(value: Any) -> str:
 
 
 _MISSING = type(dataclasses.MISSING)  # a class that was sent to another process has a copy of it
-_NO_DEFINITION = ("_abc_impl", "family", "members")
 
 
-def _is_bookkeeping(name: str, value: Any) -> bool:
-    """Whether an attribute of a class is Python's own record of it, or follows from its fields."""
+def _is_bookkeeping(kind: type, name: str, value: Any) -> bool:
+    """Whether an attribute of a class is Python's own record of it, or a family's of its members, or follows from its
+    fields.
+    """
     if isinstance(value, types.MemberDescriptorType | types.GetSetDescriptorType):
         return True
     written = inspect.unwrap(value) if callable(value) else value
     if isinstance(written, types.FunctionType) and written.__code__.co_qualname.startswith("__create_fn__"):
         return True  # made by `dataclass` from the fields
     told = callable(value) or isinstance(value, property | classmethod | staticmethod)
-    return name in _NO_DEFINITION or (name.startswith("__") and name.endswith("__") and not told)
+    if name == "_abc_impl" or (name in ("family", "members") and vars(kind).get("family") is kind):
+        return True
+    return name.startswith("__") and name.endswith("__") and not told
 
 
 # ----------------------------------------------------------------------------------------------------------- code

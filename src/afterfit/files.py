@@ -130,7 +130,8 @@ def arrays_from_npz(content: bytes) -> Any:
             if not plain or sum(entry.file_size for entry in entries) > len(content):
                 raise ValueError("its arrays are larger than the file, or packed")
             return _grow([(_place(entry.filename), _array_from_npy(archive.read(entry))) for entry in entries])
-    except (zipfile.BadZipFile, NotImplementedError, EOFError, struct.error, RecursionError) as error:  # of zipfile
+    except (zipfile.BadZipFile, NotImplementedError, EOFError, struct.error, RecursionError) as error:
+        # All of them zipfile's: NotImplementedError is what it says to kinds of packing that it does not know.
         raise ValueError(f"{type(error).__name__}: {error}") from error
     except (SyntaxError, tokenize.TokenError) as error:  # of NumPy, whose headers are written like Python
         raise ValueError(f"an array's header is not one: {error}") from error

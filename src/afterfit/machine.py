@@ -14,7 +14,7 @@ _NEGLIGIBLE = 1e7  # bytes that every machine has, so that it need not be asked
 
 
 def check_memory(needed: float, what: str, instead: Callable[[], str]) -> None:
-    """Refuse `what` needs more bytes than are free, and say what to do `instead`."""
+    """Refuse what needs more bytes than are free: `what` says it in words, and `instead` what to do."""
     if needed <= _NEGLIGIBLE:
         return
     free = free_memory()
@@ -27,7 +27,7 @@ def free_memory() -> int:
     """Bytes that this process can still have: what the system has free, within the limits set for the process."""
     import psutil
 
-    return min(psutil.virtual_memory().available, *_left_in_groups())
+    return min([psutil.virtual_memory().available, *_left_in_groups()])  # of groups there may be none
 
 
 def _left_in_groups(of: Path = Path("/proc/self/cgroup"), root: Path = Path("/sys/fs/cgroup")) -> Iterator[int]:

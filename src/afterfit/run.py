@@ -113,12 +113,9 @@ class Run:
 
     def judged(self, *, fit: float | None = None, generalise: float | None = None) -> Run:
         """This run under other thresholds, which its verdict and its picture then go by."""
-        train, test = self.criteria.train, self.criteria.test
-        criteria = Criteria(
-            train if fit is None else Threshold(train.like, fit),
-            test if generalise is None else Threshold(test.like, generalise),
-        )
-        return self if criteria == self.criteria else dataclasses.replace(self, criteria=criteria)
+        if fit is None and generalise is None:
+            return self
+        return dataclasses.replace(self, criteria=self.criteria.at(fit=fit, generalise=generalise))
 
     def plot(self) -> Figure:
         """Training and test curves over time with t_fit and t_gen marked, and the norms below."""
@@ -144,13 +141,10 @@ class Run:
             temporary.chmod(0o755)
             if _is_run(directory):  # aside first: at no time is there neither the old run nor the new one
                 os.replace(directory, aside)
-            try:
-                os.replace(temporary, directory)
-            except BaseException:
-                if _is_run(aside):
-                    os.replace(aside, directory)
-                raise
+            os.replace(temporary, directory)
         finally:
+            if _is_run(aside) and not directory.exists():
+                os.replace(aside, directory)
             for left in (temporary, aside):
                 shutil.rmtree(left, ignore_errors=True)
         return asked

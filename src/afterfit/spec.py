@@ -208,9 +208,22 @@ class Spec(eqx.Module):
         values = {}
         for name, deep in below.items():
             require(name in fields, f"{name} is not a setting of {kind}: {nearest(name, fields)}")
-            at = f"{where}.{name}"
-            values[name] = _typed(deep[""], fields[name], at) if "" in deep else getattr(self, name).changed(deep, at)
+            values[name] = self._changed_setting(fields[name], deep, f"{where}.{name}")
         return self.replace(**values)
+
+    def _changed_setting(self, field: dataclasses.Field, deep: Mapping[str, Any], where: str) -> Any:
+        """The value of a setting after changes to all of it (named "") and to settings below it."""
+        below = {name: value for name, value in deep.items() if name}
+        whole, now = deep.get(""), getattr(self, field.name)
+        if isinstance(whole, Mapping):
+            return _typed({**whole, **below}, field, where)
+        if not below:
+            return _typed(whole, field, where)
+        require(
+            whole is None and isinstance(now, Spec),
+            f"there is no setting {f'{where}.{next(iter(below))}'!r}: {where} has no settings of its own.",
+        )
+        return now.changed(below, where)
 
 
 def _is_ours(noun: type[Spec]) -> bool:

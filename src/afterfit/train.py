@@ -182,7 +182,7 @@ def prepare(experiment: Experiment, data: Data | None = None) -> tuple[Problem, 
     task, model = experiment.task, experiment.model
     as_compiled_last((task, model, experiment.penalty, experiment.dynamics))
     check_size(experiment)  # before any data are drawn
-    task.check_levels()
+    task.criteria.at()  # are they possible?
     # Streams of one seed: 0 is the data's (Experiment.draw), 1 the initialisation's.
     initial = model.initialise(experiment.init, task.signature, np.random.default_rng([experiment.seed, 1]))
     problem = pose(task, model, experiment.penalty, experiment.draw() if data is None else data)

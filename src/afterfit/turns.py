@@ -134,8 +134,8 @@ def attend(work: Callable[[], T], stop: threading.Event | None = None) -> T:
                 # In short waits: a signal that another thread receives does not wake this one.
                 return future.result(_SECONDS_A_LOOK)
             except TimeoutError:
-                if future.done():  # an error of the work's own
-                    raise
+                if future.done():  # just now, or with a TimeoutError of its own
+                    return future.result()
                 if stop is not None and stop.is_set():
                     raise KeyboardInterrupt from None
     finally:

@@ -15,7 +15,7 @@ import numpy as np
 import afterfit as af
 from afterfit.train import run_experiment
 from fuzz import logs, stores
-from fuzz.nouns import HOSTILE, choose, leaves, replaced, to_toml
+from fuzz.nouns import HOSTILE, PLAIN, choose, leaves, replaced, to_toml
 from fuzz.oracles import Refusal, demand, invoke, judge_exit, same_bits, strict_json
 
 __all__ = ["check", "draw"]
@@ -33,14 +33,6 @@ _NAMES = (
     "#.toml",
 )
 _UNREADABLE = os.fsdecode(b"caf\xe9.toml")  # a name that is not UTF-8
-_PLAIN: dict[str, Any] = {
-    "task": {"kind": "SparseRecovery", "n": 6, "sparsity": 2, "N": 4},
-    "model": {"kind": "Linear"},
-    "penalty": {"kind": "L2", "strength": 0.1},
-    "dynamics": {"kind": "GradientDescent", "lr": 0.1, "steps": 20},
-    "init": {"kind": "Gaussian", "scale": 0.5},
-    "observations": 6,
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,7 +111,7 @@ _STRAY = (
 def _experiment(rng: Rng, files: dict[str, bytes], sweep: bool = False) -> str:
     """A file with an experiment in it, mostly right: its name."""
     name = choose(rng, _NAMES) if rng.random() < 0.3 else "a.toml"
-    data = dict(_PLAIN)
+    data = dict(PLAIN)
     if sweep:
         data["sweep"] = _table(rng)
     content = to_toml(data).encode()

@@ -20,7 +20,7 @@ import numpy as np
 import afterfit as af
 from afterfit.train import run_experiment
 from fuzz import stores
-from fuzz.nouns import to_toml
+from fuzz.nouns import PLAIN, to_toml
 from fuzz.oracles import Refusal, attempt, demand, invoke, strict_json, tree
 
 __all__ = ["CORPUS", "Known"]
@@ -52,14 +52,6 @@ def _refused(act: Callable[[], Any], words: str) -> None:
 
 # -------------------------------------------------------------------------------------------------- settings
 
-PLAIN: dict[str, Any] = {
-    "task": {"kind": "SparseRecovery", "n": 6, "sparsity": 2, "N": 4},
-    "model": {"kind": "Linear"},
-    "penalty": {"kind": "L2", "strength": 0.1},
-    "dynamics": {"kind": "GradientDescent", "lr": 0.1, "steps": 20},
-    "init": {"kind": "Gaussian", "scale": 0.5},
-    "observations": 6,
-}
 _REGRESSION = {"kind": "SparseRegression", "n": 4, "d": 6, "sparsity": 2}
 _NESTED: dict[str, Any] = {"kind": "MLP", "hidden": [2]}
 for _ in range(20):

@@ -8,6 +8,16 @@ from typing import Any
 
 import numpy as np
 
+# An experiment that takes no time.
+PLAIN: dict[str, Any] = {
+    "task": {"kind": "SparseRecovery", "n": 6, "sparsity": 2, "N": 4},
+    "model": {"kind": "Linear"},
+    "penalty": {"kind": "L2", "strength": 0.1},
+    "dynamics": {"kind": "GradientDescent", "lr": 0.1, "steps": 20},
+    "init": {"kind": "Gaussian", "scale": 0.5},
+    "observations": 6,
+}
+
 __all__ = ["HOSTILE", "choose", "leaves", "replaced", "sensible", "structure", "to_toml"]
 
 Rng = np.random.Generator

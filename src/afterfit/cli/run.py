@@ -90,6 +90,8 @@ def run(
     entry, label, experiments = read_job(job, scale)
     settings = parse_changes(changes or [])
     experiments = {name: experiment.set(settings) for name, experiment in experiments.items()}
+    for experiment in experiments.values():
+        experiment.task.criteria.at(fit=fit, generalise=generalise)  # refused now, or not at all
     warn_of_length(experiments.values(), quiet)
     out = out or Path("results") / _as_file_name(label)
     places = _places(out / "runs", experiments)

@@ -89,7 +89,8 @@ def sweep(
 
     asked = _ask(job, scale, over or [], seeds, changes or [], store)
     assert isinstance(asked.spec, Experiment)  # one that can be run, being made here
-    warn_of_length([asked.spec], quiet)
+    most = {name: max(values) for name, values in asked.knobs.items() if name == "dynamics.steps"}
+    warn_of_length([asked.spec.set(most)], quiet)
     if not quiet:
         say(f"sweep {asked.id}: {_in_short(asked)}")
         there = 0 if asked.refine else len(asked.points) * len(asked.seeds) - len(asked.missing)
@@ -133,9 +134,7 @@ def report(
     asked = Sweep.from_dict(place.sweep(id), place)
     out = out or Path("results") / f"sweep-{asked.id}.html"
     out.parent.mkdir(parents=True, exist_ok=True)
-    if fit is not None or generalise is not None:
-        asked = asked.judged(fit=fit, generalise=generalise)
-    write_sweep_report(out, asked)
+    write_sweep_report(out, asked.judged(fit=fit, generalise=generalise))
     say(str(out) if quiet else f"report  {out}")
 
 

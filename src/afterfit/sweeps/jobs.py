@@ -64,7 +64,7 @@ def do_job(
 
     try:
         run_together(job.experiments, wanted=job.wanted, shared=job.shared, show=show, ended=tell, stop=stop)
-    except Exception as error:  # of the user's own model as much as of ours: the other jobs go on
+    except (Exception, SystemExit) as error:  # of the user's own model as much as of ours: the other jobs go on
         for place in sorted(waiting):
             ended(place, in_words(error))
 

@@ -82,7 +82,7 @@ def plan(experiments: Sequence[Experiment], *, memory: float, workers: int) -> l
     """
     groups = list(_grouped(experiments, _structure).values())
     for group in groups:  # all of them now, before anything is drawn
-        check_size(group[0])
+        check_size(max(group, key=_steps))  # alike but for their numbers of steps
     jobs = []
     for group in groups:
         size = _size(group[0]) if len(experiments) > 1 else 0

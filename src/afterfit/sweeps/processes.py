@@ -11,6 +11,7 @@ from __future__ import annotations
 import abc
 import contextlib
 import dataclasses
+import itertools
 import os
 import pickle
 import queue
@@ -200,6 +201,7 @@ class _Team:
         self.news: queue.SimpleQueue[tuple[_Worker, str, Any]] = queue.SimpleQueue()
         self.workers: list[_Worker] = [_Here(self.news)]
         self.helpers_wanted = min(processes, len(jobs)) - 1
+        self.numbers = itertools.count(1)  # of helpers
         self.waiting: deque[_Task] = deque()  # taken, and given to nobody yet
         self.done = 0
         self.watch = Watch()
@@ -254,6 +256,8 @@ class _Team:
         here, alone = isinstance(worker, _Here), len(self.workers) == 1
         for task in [*self.waiting, None]:
             if task is None:
+                if len(self.waiting) >= len(self.workers):  # others may have what is not taken
+                    return None
                 job = self.next_job()
                 if job is None:
                     return None
@@ -274,7 +278,7 @@ class _Team:
         if not any(task.for_helpers for task in self.waiting):
             return
         for _ in range(self.helpers_wanted):
-            self.workers.append(_Helper(len(self.workers), self.news))
+            self.workers.append(_Helper(next(self.numbers), self.news))
         self.helpers_wanted = 0
 
     def _hear(self, timeout: float) -> Iterator[tuple[Experiment, Run | str]]:
@@ -321,7 +325,7 @@ class _Team:
         if not worker.ready:  # the others would not come either
             log.warning("%s did not start; the others go on without it. It said last: %s", worker.name, last)
             return
-        self.workers.append(_Helper(len(self.workers), self.news))
+        self.workers.append(_Helper(next(self.numbers), self.news))
         if task is None:
             return
         task.deaths += 1

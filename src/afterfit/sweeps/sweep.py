@@ -101,7 +101,7 @@ class Sweep:
     seeds: tuple[int, ...]
     store: Store
     refine: Refine | None = None
-    thresholds: dict[str, float | None] = dataclasses.field(default_factory=dict, init=False, repr=False)
+    thresholds: dict[str, float] = dataclasses.field(default_factory=dict, init=False, repr=False)
     labels: dict[Point, str] = dataclasses.field(default_factory=dict, init=False, repr=False)
     _ids: dict[tuple[Point, int], str] = dataclasses.field(default_factory=dict, init=False, repr=False)
     _summaries: dict[str, Summary] = dataclasses.field(default_factory=dict, init=False, repr=False)
@@ -276,12 +276,15 @@ class Sweep:
 
     def judged(self, *, fit: float | None = None, generalise: float | None = None) -> Sweep:
         """This sweep with its runs judged by other thresholds, as `Run.judged` does."""
+        given = {name: level for name, level in (("fit", fit), ("generalise", generalise)) if level is not None}
+        if not given:
+            return self
         require(
             self.refine is None,
             "a refined diagram was refined by the task's own thresholds: it cannot be judged by others.",
         )
         other = dataclasses.replace(self)
-        other.thresholds, other._ids = {"fit": fit, "generalise": generalise}, self._ids
+        other.thresholds, other._ids = {**self.thresholds, **given}, self._ids
         return other
 
     @property

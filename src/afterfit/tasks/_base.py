@@ -82,18 +82,6 @@ class Task(Spec):
         """`"error"` or `"accuracy"`."""
         return "error" if isinstance(self.loss, Squared) else "accuracy"
 
-    def check_levels(self) -> None:
-        """Refuse criteria that no curve can meet, or every one."""
-        for name, threshold in (("fit", self.criteria.train), ("generalise", self.criteria.test)):
-            if threshold.like == "error":
-                require(threshold.value >= 0, f"no error is below 0: {name} must be 0 or more, got {threshold.value}.")
-            else:
-                require(
-                    0 <= threshold.value <= 1,
-                    f"accuracies are fractions here: {name} must be between 0 and 1, such as 0.99, "
-                    f"got {threshold.value}.",
-                )
-
     def score(self, outputs: Array, targets: Array) -> Float[Array, ""]:
         """The metric of given outputs."""
         if self.metric == "error":

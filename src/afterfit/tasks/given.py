@@ -64,7 +64,7 @@ class Arrays(Task):
     def __check_init__(self):
         check_choice("loss_name", self.loss_name, tuple(_LOSSES))
         Squared(self.reduction)  # refuses an unknown reduction
-        self.check_levels()
+        self.criteria.at()  # are they possible?
         shapes = {name: np.shape(getattr(self, name)) for name in _ARRAYS}
         said = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
         for inputs, targets in (("X", "y"), ("X_test", "y_test")):
