@@ -1,0 +1,88 @@
+"""The one idiom for what may apply: a class is known by being defined, and found by what it is."""
+
+import textwrap
+
+import pytest
+from afterfit.rules import Rule, discover
+
+
+def test_a_rule_is_known_by_being_defined_and_what_lies_between_is_not():
+    class Family(Rule):
+        pass
+
+    class Between(Family):
+        pass
+
+    class First(Between):
+        name = "the first"
+
+        @classmethod
+        def obstacle(cls, number):
+            return None if number > 0 else f"{number} is not positive"
+
+    class Second(First):
+        name = "the second"
+
+    class Nameless(Second):
+        pass
+
+    class Other(Rule):
+        pass
+
+    assert Family.known() == (First, Second)
+    assert Between.known() == (First, Second)
+    assert Second.known() == (Second,)
+    assert Other.known() == ()
+    assert First.obstacle(1) is None
+    assert First.obstacle(-1) == "-1 is not positive"
+
+
+def test_a_definition_made_again_replaces_the_first():
+    class Family(Rule):
+        pass
+
+    def define():
+        class Mine(Family):
+            name = "mine"
+
+            @classmethod
+            def obstacle(cls):
+                return None
+
+        return Mine
+
+    first, second = define(), define()
+    assert first is not second
+    assert Family.known() == (second,)
+
+
+def test_a_rule_that_does_not_say_what_stands_in_its_way_cannot_be_applied():
+    class Family(Rule):
+        pass
+
+    class Forgetful(Family):
+        name = "forgetful"
+
+    with pytest.raises(TypeError, match="obstacle"):
+        Forgetful()
+
+
+def test_discover_imports_every_module_of_a_package(tmp_path, monkeypatch):
+    package = tmp_path / "found_rules"
+    package.mkdir()
+    (package / "__init__.py").write_text(
+        "from afterfit.rules import Rule\n\n\nclass Found(Rule):\n    pass\n", encoding="utf-8"
+    )
+    for letter in "ba":
+        source = f"""
+            from found_rules import Found
+
+            class Rule{letter}(Found):
+                name = "{letter}"
+        """
+        (package / f"{letter}.py").write_text(textwrap.dedent(source), encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    discover("found_rules")
+    import found_rules
+
+    assert [rule.name for rule in found_rules.Found.known()] == ["a", "b"]
