@@ -3,6 +3,7 @@
 import textwrap
 
 import pytest
+
 from afterfit.rules import Rule, discover
 
 
