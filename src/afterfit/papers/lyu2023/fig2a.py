@@ -71,6 +71,7 @@ class Fig2a(Entry):
         expected = 1e7 * LR if scale == "paper" else 10 * fitted
         return Finding(
             f"half-way at t={halfway:.3g} ({halfway / LR:.2g} steps), {halfway / fitted:.2g} times the time "
-            f"of the fit; 10–90 % within {verdict.width_decades or np.nan:.2f} decades; {last:.2%} at the end; {verdict}",
+            f"of the fit; 10–90 % within {verdict.width_decades or np.nan:.2f} decades; {last:.2%} at the "
+            f"end; {verdict}",
             verdict.kind == "grokking" and last >= 0.99 and 10**-0.5 <= halfway / expected <= 10**0.5,
         )

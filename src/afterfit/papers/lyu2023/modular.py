@@ -27,7 +27,7 @@ def modular_flow(
     first: float = 100 * LR,
     observations: int = 100,
 ) -> af.Experiment:
-    """A two-layer ReLU net on modular addition by gradient flow, from He initialisation: p = 97, 1024 units, or small."""
+    """A two-layer ReLU net on modular addition by gradient flow (He initialisation): p = 97, 1024 units, or small."""
     # Kinks of the ReLUs set the error of a step here, not the slow motion: docs/benchmarks.md halves the tolerance.
     p, fraction, width, rtol = (97, 0.4, 1024, 5e-2) if scale == "paper" else (23, 0.9, 256, 3e-2)
     return af.Experiment(
