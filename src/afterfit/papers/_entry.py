@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import functools
 import inspect
 import re
 import time
@@ -60,17 +61,21 @@ class Finding:
 class Claim:
     """A claim in words, what the paper `says` of it, and its check.
 
-    `fails` is why it is known not to hold, where it does not.
+    `fails` is why it is known not to hold, where it does not. Both may be by scale.
     """
 
     words: str
     says: str | Mapping[str, str]
-    fails: str | None
+    fails: str | Mapping[str, str] | None
     check: Callable[..., Finding]
 
     def says_at(self, scale: str) -> str:
         """What the paper says, in the terms of this scale."""
         return self.says if isinstance(self.says, str) else self.says[scale]
+
+    def fails_at(self, scale: str) -> str | None:
+        """Why it is known not to hold at this scale; None if it holds."""
+        return self.fails if self.fails is None or isinstance(self.fails, str) else self.fails.get(scale)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,11 +91,13 @@ class Row:
     seconds: float
 
 
-def claim(words: str, says: str | Mapping[str, str], *, fails: str | None = None) -> Callable[[_Check], _Check]:
+def claim(
+    words: str, says: str | Mapping[str, str], *, fails: str | Mapping[str, str] | None = None
+) -> Callable[[_Check], _Check]:
     """Mark a method of an entry as the check of a claim: it returns a `Finding`.
 
     `words` are the claim, `says` is what the paper says of it (by scale, where that is said in other terms at the
-    other), and `fails` is why the claim is known not to hold.
+    other), and `fails` is why the claim is known not to hold (by scale, where it does at the other).
 
     ```python
     @claim("test accuracy is 100 % at the end", says="100 % after 10⁶ steps")
@@ -116,8 +123,8 @@ def once(method: _Check) -> _Check:
 class Entry(abc.ABC):
     """A figure or theorem of a `paper`. Its id is `paper/name`; `where` is its place there, `about` what it shows.
 
-    `about` describes the runs at paper scale; `departure` says how others differ from it. A subclass with a `name` is
-    in the gallery by being defined.
+    `about` describes the runs at paper scale; `departure` says how others differ from it. `notes` are what there is to
+    say of what was seen. A subclass with a `name` is in the gallery by being defined.
     """
 
     paper: ClassVar[Paper]
@@ -125,6 +132,7 @@ class Entry(abc.ABC):
     title: ClassVar[str]
     where: ClassVar[str]
     about: ClassVar[str]
+    notes: ClassVar[str] = ""
     id: ClassVar[str]
     claims: ClassVar[tuple[Claim, ...]]
     _known: ClassVar[dict[str, type[Entry]]] = {}
@@ -197,28 +205,31 @@ class Entry(abc.ABC):
         """The picture, from the runs that `run` gave."""
         return Evidence(self, runs, scale, False).ask(self.picture)
 
-    def check(
-        self, runs: Mapping[str, Run], scale: str, progress: Progress = None, but: Collection[str] = ()
-    ) -> Iterator[tuple[Claim, Callable[[], Finding]]]:
-        """Every claim, `but` some, with a function that finds whether it holds in these runs."""
-        evidence = Evidence(self, runs, scale, progress)
-        for claim in self.claims:
-            if claim.words not in but:
-                yield claim, lambda claim=claim: evidence.ask(claim.check.__get__(self))
-
     def verify(self, scale: str, progress: Progress = None) -> Iterator[Row]:
         """Run the entry and check its claims. `seconds` is what each cost; the first carries the runs."""
+        for row in self.verify_each(scale, progress):
+            yield row()
+
+    def verify_each(
+        self, scale: str, progress: Progress = None, but: Collection[str] = ()
+    ) -> Iterator[Callable[[], Row]]:
+        """The same, `but` some claims, one function a row: what one raises does not keep the next from being asked."""
         began = time.monotonic()
         runs = self.run(scale, progress=progress)
-        for claim, find in self.check(runs, scale, progress):
-            row = self.row(claim, find(), scale, time.monotonic() - began)
-            began = time.monotonic()
-            yield row
+        evidence = Evidence(self, runs, scale, progress)
 
-    def row(self, claim: Claim, finding: Finding, scale: str, seconds: float) -> Row:
-        """What was found, as a row of the ledger."""
-        found = dataclasses.asdict(finding)
-        return Row(self.id, claim.words, claim.says_at(scale), **found, scale=scale, seconds=round(seconds, 3))
+        def row(claim: Claim) -> Row:
+            nonlocal began
+            try:
+                found: Finding = evidence.ask(claim.check.__get__(self))
+                seconds = round(time.monotonic() - began, 3)
+                return Row(self.id, claim.words, claim.says_at(scale), found.measured, found.holds, scale, seconds)
+            finally:
+                began = time.monotonic()
+
+        for claim in self.claims:
+            if claim.words not in but:
+                yield functools.partial(row, claim)
 
     def check_names(self) -> None:
         """Refuse checks that ask for what there is not, at both scales, before anything is run."""
