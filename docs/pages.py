@@ -1,4 +1,4 @@
-"""Write the pages that are made of the gallery: docs/gallery.md from the entries, docs/ledger.md from what was measured.
+"""Write the pages made of the gallery: docs/gallery.md from the entries, docs/ledger.md from what was measured.
 
 Run by `make pages`. `afterfit verify --ledger docs/ledger.jsonl` measures; rows of claims that are no more are dropped.
 """
@@ -74,8 +74,8 @@ def _ledger(ours: list[Entry], ledger: Ledger) -> str:
         "",
         _made("`docs/ledger.jsonl`, where `afterfit verify --ledger docs/ledger.jsonl` keeps what it measures"),
         _fill(
-            "What the papers claim, what they say, and what was measured. `afterfit verify --json FILE` writes the same "
-            "rows for a program to read. The first row of an entry carries the seconds of its runs."
+            "What the papers claim, what they say, and what was measured. `afterfit verify --json FILE` writes "
+            "the same rows for a program to read. The first row of an entry carries the seconds of its runs."
         ),
         "",
         "| scale | claims | measured | hold | do not hold | seconds |",
