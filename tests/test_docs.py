@@ -24,7 +24,6 @@ import afterfit as af
 from afterfit import tasks
 from afterfit.cli import app
 from afterfit.diagnose import VERDICTS, Settings
-from afterfit.papers import ENTRIES, PAPERS
 from afterfit.spec import Spec
 from afterfit.sweeps.knobs import parse_values
 

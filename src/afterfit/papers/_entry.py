@@ -244,13 +244,8 @@ class Evidence:
     """The runs of an entry and what is computed from them, handed out by name; each is computed once."""
 
     def __init__(self, entry: Entry, runs: Mapping[str, Run], scale: str, progress: Progress):
-        self._once = _once_methods(entry)
+        self._declared, self._once = entry.runs(scale), _once_methods(entry)
         self._given: dict[str, Any] = {"runs": runs, "scale": scale, "progress": progress}
-        for name, declared in entry.runs(scale).items():
-            labels = [label for label, _ in _flat(name, declared)]
-            grouped = isinstance(declared, Mapping)
-            found = dict(zip(declared, map(runs.__getitem__, labels), strict=True)) if grouped else runs[name]
-            self._given[name] = found
 
     def ask(self, method: Callable[..., Any]) -> Any:
         """Call a method with what its parameters name."""
@@ -258,10 +253,15 @@ class Evidence:
 
     def _find(self, name: str) -> Any:
         if name not in self._given:
-            names = [*self._given, *self._once]
-            require(name in self._once, f"there is no run or result {name!r} here: {nearest(name, names)}")
-            self._given[name] = self.ask(self._once[name])
+            names = [*self._given, *self._declared, *self._once]
+            require(name in names, f"there is no run or result {name!r} here: {nearest(name, names)}")
+            self._given[name] = self._runs(name) if name in self._declared else self.ask(self._once[name])
         return self._given[name]
+
+    def _runs(self, name: str) -> Run | dict[Any, Run]:
+        """A run, or a group of runs by their keys."""
+        found, runs = self._declared[name], self._given["runs"]
+        return {key: runs[_label(name, key)] for key in found} if isinstance(found, Mapping) else runs[name]
 
 
 def _once_methods(entry: Entry) -> dict[str, Callable[..., Any]]:
