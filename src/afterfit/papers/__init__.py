@@ -17,7 +17,7 @@ import warnings
 from pathlib import Path
 
 from afterfit.errors import SpecError, nearest, require
-from afterfit.papers._entry import SCALES, Claim, Entry, Finding, Paper, Row, claim, once, run_all
+from afterfit.papers._entry import SCALES, Claim, Entry, Finding, Paper, Progress, Row, claim, once, run_all
 from afterfit.rules import discover
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "Entry",
     "Finding",
     "Paper",
+    "Progress",
     "Row",
     "claim",
     "entries",

@@ -173,9 +173,14 @@ class Entry(abc.ABC):
     def experiments(self, scale: str) -> dict[str, Experiment]:
         """All that is run, one experiment a name: groups are spelt out."""
         check_scale(scale)
-        return {
-            label: experiment for name, found in self.runs(scale).items() for label, experiment in _flat(name, found)
-        }
+        found: dict[str, Experiment] = {}
+        for name, declared in self.runs(scale).items():
+            for label, experiment in _flat(name, declared):
+                require(
+                    label not in found, f"{self.id} has two runs called {label!r}: name their groups or keys apart."
+                )
+                found[label] = experiment
+        return found
 
     def departure(self, experiments: Mapping[str, Experiment]) -> str:
         """What is not as `about` says in these runs, made small or with changed settings; empty at paper scale."""

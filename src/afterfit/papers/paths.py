@@ -11,7 +11,7 @@ import afterfit as af
 from afterfit.papers import run_all
 
 if TYPE_CHECKING:
-    from afterfit.papers._entry import Progress
+    from afterfit.papers import Progress
 
 __all__ = ["flat", "initial", "parameters_at"]
 

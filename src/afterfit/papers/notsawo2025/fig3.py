@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from afterfit.papers._entry import Progress
+    from afterfit.papers import Progress
 
 __all__ = ["Fig3"]
 
