@@ -45,6 +45,11 @@ class Thm34(Regime):
         "log(α^c/λ) of the next line; the two agree for L = 3/2 only. Here L = 2. Inputs are Gaussian and labels those "
         "of a 3-sparse teacher. F⁻¹ is the inverse of x ↦ x·log x."
     )
+    notes = (
+        "The printed Z = log(α^c/λ)/γ_ntk is right for L = 3/2 only. The proof has log(α^{2(L−1)c}/λ), with which "
+        "the outputs agree. (17) has n/F⁻¹ where its proof has 1/(n·F⁻¹), n² times lower, and that bound holds. The "
+        "direction of the limit depends on neither."
+    )
 
     def runs(self, scale: str) -> dict[str, dict[At, af.Experiment]]:
         return {"flows": margin_flows(scale, _SHARES)}

@@ -45,6 +45,11 @@ class Thm39(Regime):
         "whose feature is the same; the entries here are drawn so. Entries then have orthogonal features, of squared "
         "norm 4α², and 8α² on the diagonal."
     )
+    notes = (
+        "The proof of Thm D.7 takes observed entries to be within O(α^{−2(L−1)}) whatever c is. Lemma D.1 gives "
+        "λα^{−2(L−1)c}, which is what is measured, and slower for c < 1/2 when λ = 1/α and L = 2. Both go to 0, so "
+        "that the theorem stands."
+    )
 
     def runs(self, scale: str) -> dict[str, dict[At, af.Experiment]]:
         # The seeds are those under which no entry is observed together with its mirror image.

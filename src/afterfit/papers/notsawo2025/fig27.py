@@ -43,6 +43,15 @@ class Fig27(Entry):
         "alone is above 10⁻⁴, and 10⁻³ tells it from a failure. On how many other draws a* is the interpolator of "
         "least ℓ₁ norm, and on how many the lasso is within 10⁻⁴ of it, convex programs say."
     )
+    notes = (
+        "That a sparser vector needs fewer measurements is so of recovery, and not of the threshold. The lasso is "
+        "at a distance of about βn√s/N from a*, and 10⁻⁴‖a*‖ is small where a* has one entry and that is small: "
+        "0.35 on this draw, which is then found from N = 10 on but not to 10⁻⁴ before N = 40; five entries are "
+        "found to 10⁻⁴ from N = 30 on. Of ten draws the lasso is within 10⁻⁴ on 7 with s = 1 at N = 40, and on 10 "
+        "with s = 10. In one run (s = 1, N = 30) the lasso is just within 10⁻⁴, at 0.97·10⁻⁴, and descent, which "
+        "steps around it by αβ, just not. Two runs (s = 5, N = 20 and s = 10, N = 30) are on their way to a* at the "
+        "last step; the flow, followed ten times as far, gets there."
+    )
 
     def runs(self, scale: str) -> dict[str, dict[_Size, af.Experiment]]:
         if scale == "paper":
@@ -95,6 +104,7 @@ class Fig27(Entry):
     @claim(
         "smaller s requires smaller N: t₂, which is recovery to 10⁻⁴, on this draw",
         says="small s requires small N for generalisation",
+        fails={"paper": "The only entry of a* is small on this draw, and the lasso's distance from it of order β."},
     )
     def sparser_needs_fewer_for_t2(self, cells: list[Recovery]) -> Finding:
         return _smallest_numbers(cells, GOAL)
@@ -133,7 +143,11 @@ class Fig27(Entry):
             found == possible,
         )
 
-    @claim("t₂ comes where and only where the lasso is within 10⁻⁴ of a*", says="10⁻⁴ or the maximum training step")
+    @claim(
+        "t₂ comes where and only where the lasso is within 10⁻⁴ of a*",
+        says="10⁻⁴ or the maximum training step",
+        fails={"paper": "In one run the lasso is just within 10⁻⁴, and descent, which steps around it, just not."},
+    )
     def t2_comes_where_possible(self, cells: list[Recovery]) -> Finding:
         found = [c.t2 < np.inf for c in cells]
         possible = [_lasso_recovers(c.run.data, c.beta) for c in cells]

@@ -50,6 +50,13 @@ class Thm21(Entry):
         "at some steps only, so that the least f seen is no smaller, and C' no larger, than the true one. The theorem "
         "says 'if and only if', but its proof compares two upper bounds, and gives 'if'; and it needs f convex."
     )
+    notes = (
+        "The 'only if' is one of the bound and not of the run: the proof bounds f − f* from above, and descent is "
+        "there after 0.2 to 0.4 of Δt. A matrix of ones has the eigenvalue p, so that the factor in the proof of "
+        "Thm C.16 is p and not √p; the largest step α_max allows for p already. Assumption C.5 cannot hold for a "
+        "norm: where g is least its gradient is 0, so that a point which also minimises f minimises h, and is 0. "
+        "The last row does not need it."
+    )
 
     def runs(self, scale: str) -> dict[str, dict[_At, af.Experiment]]:
         if scale == "paper":

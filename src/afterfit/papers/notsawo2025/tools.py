@@ -57,6 +57,13 @@ class Tools(Entry):
         "the mutual coherence, printed as [m] x [n]. Theorems with constants that the paper leaves open (G.7, G.11, "
         "G.12) are not checked."
     )
+    notes = (
+        "An orthonormal basis has coherence 0; the numbers of Example G.1 are those of the 2n columns of (I Φ). ΨᵀΨ "
+        "in App. G.1.1 is diagonal only if the columns of Φ are orthogonal already. μ does not see the scale of M, "
+        "which C₁ sets in Thm G.4: with C₁ = ½ the theorem holds. After Thm C.36 a and a* are exchanged: with "
+        "σ_s(a*) the bound holds. With fewer measurements than unknowns ρ₂ = 1 in Thm 3.1; and with ρ₂ over the row "
+        "space, a leaves the ball around the least-squares solution on its way to a*."
+    )
 
     def runs(self, scale: str) -> dict[str, af.Experiment]:
         n, sparsity, N, steps = (100, 5, 40, 2_400_000) if scale == "paper" else (40, 2, 18, 300_000)
