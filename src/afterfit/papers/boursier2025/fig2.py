@@ -26,6 +26,14 @@ class Fig2(Entry):
         "with weight decay λ = 10⁻³. The training loss is zero by t ≈ 1 with all ten singular values large; the "
         "norm then falls over a time of order 1/λ, and with it all singular values but three."
     )
+    notes = (
+        "The figure shows one draw, which recovers M*. On most Gaussian draws of this size, minimum-nuclear-norm "
+        "completion itself is not exact, and that is the problem the slow phase solves. Of ten draws (seeds 0 to 9) "
+        "at paper scale, the convex program argmin Σ(W − M)² + λ‖W‖_* ends within 5 % of M* on one, and training "
+        "ends where the program does, by the last claim. The entry therefore shows a draw that does recover (seed "
+        "4), reports the share of draws, and checks that every end point is the convex program's. At quick scale "
+        "the program is within 5 % on seven of ten."
+    )
 
     def runs(self, scale: str) -> dict[str, af.Experiment]:
         if scale == "paper":

@@ -32,6 +32,10 @@ class Linear(Entry):
         "the rate λ. The formula is the one for F = ½‖Xw − y‖², which the runs use. The paper prints F = ‖Xw − y‖², "
         "whose rates are 2σᵢ² + λ; one run shows the difference."
     )
+    notes = (
+        "The paper states (23)–(24) for F(w) = ‖Xw − y‖², whose rate is 2σᵢ² + λ. As printed, with σᵢ² + λ, they "
+        "are those of ½‖Xw − y‖², which the other rows use."
+    )
 
     def runs(self, scale: str) -> dict[str, af.Experiment | dict[float, af.Experiment]]:
         if scale == "paper":

@@ -35,6 +35,11 @@ class AppC(Entry):
         "true weight is negative stands for one with v = −u and a positive weight. The derivative (12) of |u| is "
         "printed with the residual squared."
     )
+    notes = (
+        "(12) is printed with the residual squared, which the gradient of a squared loss does not have; without the "
+        "square it is the flow's rate. The conclusion of the appendix, equal magnitudes and signs that stay, does "
+        "not depend on it and holds."
+    )
 
     def runs(self, scale: str) -> dict[str, af.Experiment]:
         n, d, sparsity = (40, 100, 5) if scale == "paper" else (8, 20, 3)

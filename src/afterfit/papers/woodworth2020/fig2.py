@@ -35,6 +35,10 @@ class Fig2(Entry):
         "z = (1 − s)⁻² − (1 + s)⁻² = h₄(s) and r is the q₄ of Thm 3: from its start, depth 2 is explicitly what depth "
         "4 is implicitly."
     )
+    notes = (
+        "p_z has two real roots, and r is the smaller. ‖w − α1‖² is of order α², so that R_{α,1} is α²Σr(βᵢ/α²); "
+        "the printed sum lacks the α². Neither changes where the minimum of R is."
+    )
 
     def runs(self, scale: str) -> dict[str, dict[float, af.Experiment]]:
         n, d, sparsity = (40, 100, 5) if scale == "paper" else (6, 16, 2)

@@ -34,6 +34,10 @@ class Shape(Entry):
         "1/log(1/α²) of the whole. For large |z| the paper prints q(z) = |z|log|z| + O(1/|z|); it is "
         "|z|log|z| − |z| + 2 + O(1/|z|), and (7) follows all the same."
     )
+    notes = (
+        "The asymptote of q is printed without its terms −|z| + 2. They are small beside |z|·log|z|, so that (7), "
+        "which is concluded from it, holds."
+    )
 
     def runs(self, scale: str) -> dict[str, dict[float, af.Experiment]]:
         n, d, sparsity = (20, 40, 4) if scale == "paper" else (5, 12, 1)

@@ -43,6 +43,11 @@ class Thm9(Entry):
         "and Λ those of 𝒳, its steps give 2√2/3 of the printed bounds, which therefore hold. The second bound is "
         "about twice the first, no more than the triangle inequality; what is measured is far below it."
     )
+    notes = (
+        "Σ in (71)–(73) is half of what the gradient of Σ(f − y)² gives. The bounds of the theorem stand: with the "
+        "right factor the same proof gives smaller ones. In Cor. 10 the last of the widths (94) is upside down: "
+        "(97), which it is to ensure, needs a width several hundred times as large; the order in α is the same."
+    )
 
     def runs(self, scale: str) -> dict[str, dict[float, af.Experiment]]:
         d, k = (5, 10_000) if scale == "paper" else (4, 4_000)
