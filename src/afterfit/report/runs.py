@@ -7,15 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from afterfit.experiment import flatten
+from afterfit.html import Raw, escape, table
 from afterfit.plot import Overlay, plot_run, verdict_of
 from afterfit.report.page import (
-    Raw,
-    escape,
     not_readable,
     paragraphs,
     picture,
     section,
-    table,
     to_toml,
     value_in_words,
     versions,

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from afterfit import theory
 from afterfit.papers.gallery import Finding
-from afterfit.papers.lyu2023.accuracy import accuracy_picture, halfway_time
+from afterfit.papers.lyu2023.accuracy import accuracy_picture
 from afterfit.run import Run
 
 __all__ = ["LR", "diagonal_picture", "margin_accuracies", "norm_finding", "transition_finding"]
@@ -48,7 +48,7 @@ def margin_accuracies(run: Run) -> dict[str, float]:
 def transition_finding(claim: str, run: Run) -> Finding:
     """When the test accuracy of a diagonal net is half-way, against (1/λ)·log α."""
     decay, alpha = run.spec["penalty"]["strength"], run.spec["init"]["norm"]
-    halfway, clock = halfway_time(run), float(np.log(alpha) / decay)
+    halfway, clock = run.verdict.t_half or np.inf, float(np.log(alpha) / decay)
     return Finding(
         claim,
         f"(1/λ)·log α = {clock:.3g}, sharp as α → ∞",

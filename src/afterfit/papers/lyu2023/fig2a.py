@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from afterfit.experiment import Experiment
 from afterfit.papers.gallery import Entry, Finding
-from afterfit.papers.lyu2023.accuracy import ALL, accuracy_picture, first_time, halfway_time
+from afterfit.papers.lyu2023.accuracy import ALL, accuracy_picture, first_time
 from afterfit.papers.lyu2023.modular import LR, modular_flow
 from afterfit.run import Run
 
@@ -60,7 +60,7 @@ class Fig2a(Entry):
             f"{guess:.1%} at t={fitted:.3g}, beside 1/p = {chance:.1%}",
             guess <= chance + 0.05,
         )
-        halfway = halfway_time(run)
+        halfway = verdict.t_half or np.inf
         expected = 1e7 * LR if scale == "paper" else 10 * fitted
         yield Finding(
             self.claims[2],

@@ -62,7 +62,7 @@ class Fig3(Entry):
         time = curves["time"]
         errors.plot(time, curves["train_error"], **TRAIN, label=r"training $\|Xa-y^*\|/\|y^*\|$")
         errors.plot(time, curves["test_error"], **TEST, label=r"recovery $\|a-a^*\|/\|a^*\|$")
-        foreseen, told = theory.forecast(run.spec), theory.clock(run)["‖â − a*‖_∞/β"]
+        foreseen, told = theory.forecast(run.spec), theory.clocks(run)[theory.Descent]
         errors.plot(foreseen.time, foreseen.test, color="k", ls=(0, (1, 1.2)), lw=1.2, label="recovery, foreseen")
         order = r"of order $\|\hat a-a^*\|_\infty/\beta$"
         errors.axvline(told.prediction, color="#7B3294", lw=1.2, ls=(0, (4, 2)), label=order)
