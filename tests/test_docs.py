@@ -137,6 +137,7 @@ def nouns_forgotten():
             family.members.update(members)
 
 
+@pytest.mark.usefixtures("rules_forgotten")
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_examples_run_and_print_what_the_page_says(name, tmp_path, monkeypatch, capsys):
     page = ROOT / name
@@ -228,6 +229,16 @@ def public(family: type[Spec]) -> set[str]:
 def test_every_noun_has_its_row(family, heading):
     rows = table_rows(text_of("docs/concepts.md"), heading)
     assert {row[0].strip("`") for row in rows} == public(family)
+
+
+@pytest.mark.parametrize(("family", "heading"), [(af.theory.Limit, "Where"), (af.theory.Clock, "When")])
+def test_every_limit_and_clock_has_its_row(family, heading):
+    rows = table_rows(text_of("docs/theory.md"), heading)
+    classes = [name for row in rows for name in re.findall(r"`(\w+)`", row[1])]
+    assert sorted(classes) == sorted(rule.__name__ for rule in family.known())
+    for row in rows:
+        for name in re.findall(r"`(\w+)`", row[1]):
+            assert getattr(af.theory, name).name in row[0]
 
 
 SMALL = {

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key, PyTree
 
+from afterfit.curves import TRAINING_TIME
 from afterfit.problem import Problem
 from afterfit.spec import Spec, require
 
@@ -29,7 +30,7 @@ class State(eqx.Module):
 class Dynamics(Spec):
     """A rule that moves parameters. Training time is the sum of the step sizes, for descent and flow alike."""
 
-    clock: ClassVar[str] = "sum of step sizes"  # what the time of its curves is
+    clock: ClassVar[str] = TRAINING_TIME  # what the time of its curves is
 
     @property
     @abc.abstractmethod

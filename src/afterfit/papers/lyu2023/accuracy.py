@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["ALL", "accuracy_picture", "first_time", "halfway_time", "show_steps"]
+__all__ = ["ALL", "accuracy_picture", "first_time", "show_steps"]
 
 ALL = 1 - 1e-6  # an accuracy of 100 %, up to rounding in single precision
 
@@ -43,15 +43,6 @@ def accuracy_picture(
 def show_steps(ax: Axes, lr: float, label: str) -> None:
     """A second axis below the one of time: how many steps of gradient descent that is."""
     ax.secondary_xaxis(-0.2, functions=(lambda t: np.divide(t, lr), lambda k: np.multiply(k, lr))).set_xlabel(label)
-
-
-def halfway_time(run: af.Run) -> float:
-    """When the test accuracy has come half-way from its value at the fit to its last."""
-    since = run.curves["test_accuracy"].sel(time=slice(run.verdict.t_fit or np.inf, None))
-    if not since.size:
-        return np.inf
-    before, after = float(since[0]), float(since[-1])
-    return float(since["time"][np.abs(since.values - after) <= abs(before - after) / 2][0])
 
 
 def first_time(curves, met: np.ndarray) -> float:

@@ -8,7 +8,7 @@ import numpy as np
 
 import afterfit as af
 from afterfit.papers import Finding
-from afterfit.papers.lyu2023.accuracy import accuracy_picture, halfway_time
+from afterfit.papers.lyu2023.accuracy import accuracy_picture
 from afterfit.papers.lyu2023.clock import clock, clock_finding, clock_says
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def margin_accuracies(run: af.Run) -> dict[str, float]:
 
 def turn_finding(run: af.Run) -> Finding:
     """When the test accuracy of a diagonal net is half-way, against (1/λ)·log α."""
-    return clock_finding("half-way", halfway_time(run), clock(*_knobs(run)), run)
+    return clock_finding("half-way", run.verdict.t_half or np.inf, clock(*_knobs(run)), run)
 
 
 def norm_finding(run: af.Run) -> Finding:

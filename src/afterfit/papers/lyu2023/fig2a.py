@@ -9,7 +9,7 @@ import numpy as np
 import afterfit as af
 from afterfit.papers import Entry, Finding, claim, once
 from afterfit.papers.lyu2023 import PAPER
-from afterfit.papers.lyu2023.accuracy import ALL, accuracy_picture, first_time, halfway_time
+from afterfit.papers.lyu2023.accuracy import ALL, accuracy_picture, first_time
 from afterfit.papers.lyu2023.modular import LR, modular_flow
 
 if TYPE_CHECKING:
@@ -67,7 +67,8 @@ class Fig2a(Entry):
         "sharp transition at ~10⁷ steps",
     )
     def jumps(self, run: af.Run, fitted: float, scale: str) -> Finding:
-        verdict, last, halfway = run.verdict, float(run.curves["test_accuracy"][-1]), halfway_time(run)
+        verdict, last = run.verdict, float(run.curves["test_accuracy"][-1])
+        halfway = verdict.t_half or np.inf
         expected = 1e7 * LR if scale == "paper" else 10 * fitted
         return Finding(
             f"half-way at t={halfway:.3g} ({halfway / LR:.2g} steps), {halfway / fitted:.2g} times the time "
