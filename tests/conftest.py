@@ -23,6 +23,19 @@ def x64():
 
 
 @pytest.fixture
+def rules_forgotten():
+    """Forget the clocks, limits, theorems and routes that a test defines: later tests should not meet them."""
+    from afterfit import theory
+
+    families = (theory.Clock, theory.Limit, theory.Theorem, theory.Route)
+    before = [dict(family._known) for family in families]
+    yield
+    for family, known in zip(families, before, strict=True):
+        family._known.clear()
+        family._known.update(known)
+
+
+@pytest.fixture
 def ctrl_c():
     """Python's own way with Ctrl-C: a background shell, and a worker of pytest-xdist, ignore it."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import sys
-
 import numpy as np
 import pytest
 
 from afterfit import dynamics, inits, models, penalties, tasks
 from afterfit.experiment import Experiment
 from afterfit.run import Run
-from afterfit.theory import Q, lasso, nuclear_penalised
+from afterfit.theory import Curves, Q, Route, Unanswered, lasso, nuclear_penalised
 from afterfit.theory.forecast import Forecast, forecast
 from afterfit.theory.instance import posed
-from afterfit.theory.routes import Unanswered, diagonal, linear
+from afterfit.theory.routes import diagonal, linear
 from afterfit.train import run_experiment
 
 RECOVERY = tasks.SparseRecovery(n=20, sparsity=2, N=13, scale=1.0)
@@ -76,6 +74,11 @@ def test_each_theory_foresees_the_run(theory):
     assert foreseen.t_gen is not None
     assert run.verdict.t_gen is not None
     assert 1 / 2 <= foreseen.t_gen / run.verdict.t_gen <= 2
+    # Only the limiting flow is trained, and it says so.
+    trains = theory == "Riemannian flow"
+    assert ("no training step" not in foreseen.cost) == (foreseen.steps > 0) == trains
+    assert foreseen.steps <= 20_000
+    assert (f"It took {foreseen.steps} steps" in str(foreseen)) == trains
 
 
 def test_closed_form_is_the_run_pointwise():
@@ -141,20 +144,42 @@ def test_no_theory_says_why(changes, reason):
 
 def test_decay_needs_a_solution_to_move_along():
     noisy = DECAYED_NET.set({"task.n": 50, "task.noise_variance": 1.0})
-    assert "data that a linear predictor can fit" in (diagonal.DecayingPotential().obstacle(posed(noisy)) or "")
+    assert "data that a linear predictor can fit" in (diagonal.DecayingPotential.obstacle(posed(noisy)) or "")
 
 
-def test_a_limit_that_does_not_exist_is_no_answer(monkeypatch):
-    class Limitless(linear.ClosedForm):
-        by = "a theorem (of somebody)"
+@pytest.mark.usefixtures("rules_forgotten")
+def test_a_limit_that_does_not_exist_is_no_answer_and_the_next_route_is_asked():
+    class Limitless(Route):
+        name, source, cost, special = "a theorem", "of somebody", "nothing", 3
 
-        def curves(self, instance, times):
+        @classmethod
+        def obstacle(cls, instance):
+            return None
+
+        def follow(self, instance, times):
             raise Unanswered("there is no limit")
 
-    monkeypatch.setattr(sys.modules[forecast.__module__], "ROUTES", (Limitless(),))
-    found = forecast(CASES["closed form"])
-    assert not found.answers
-    assert "a theorem: there is no limit" in found.by
+    assert "closed form" in forecast(CASES["closed form"]).by
+    silent = forecast(CASES["closed form"].set({"dynamics": {"kind": "Adam", "lr": 1e-3, "steps": 1000}}))
+    assert not silent.answers
+    assert silent.by.startswith("no theory here speaks of it. a theorem: there is no limit; the closed form of")
+
+
+@pytest.mark.usefixtures("rules_forgotten")
+def test_of_several_routes_the_most_special_is_asked_first():
+    class Mine(Route):
+        name, source, cost = "all is fitted", "me", "nothing"
+
+        @classmethod
+        def obstacle(cls, instance):
+            return None
+
+        def follow(self, instance, times):
+            return Curves(np.zeros(len(times)), np.zeros(len(times)))
+
+    assert "closed form" in forecast(CASES["closed form"]).by
+    Mine.special = 3
+    assert forecast(CASES["closed form"]).by == "all is fitted (me)"
 
 
 @pytest.mark.parametrize("shape", [None, (4, 5)])

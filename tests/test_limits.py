@@ -1,6 +1,7 @@
 """What theory says of runs: kernel predictors, KKT residuals, limits, clocks, and the page that tells them."""
 
 import dataclasses
+from html.parser import HTMLParser
 
 import jax
 import jax.numpy as jnp
@@ -17,10 +18,12 @@ from afterfit.inits import Constant, Gaussian, He, Identity, ScaledGaussian, Sym
 from afterfit.models import MLP, DiagonalNet, Function, Linear, MatrixFactorisation, SymmetricFactorisation, Tangent
 from afterfit.penalties import L1, L2
 from afterfit.tasks import MatrixCompletion, ReLURegression, SparseClassification, SparseRecovery, SparseRegression
-from afterfit.theory.clocks import turning_time
 from afterfit.theory.instance import posed
 from afterfit.theory.kernel import margin_features
-from afterfit.theory.theorems import THEOREMS
+from afterfit.theory.programs import non_negative
+from afterfit.theory.theorems.boursier2025 import TwoTimeScales
+from afterfit.theory.theorems.lyu2023 import Classification, Regression
+from afterfit.theory.theorems.notsawo2025 import SparseRecovery as SparseRecoveryTheorem
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -78,6 +81,7 @@ def test_kernel_interpolation_is_the_end_of_the_linearised_flow():
         predictor.model(predictor.params, x), predictor.model(jax.tree.map(jnp.asarray, end.params), x), atol=1e-5
     )
     assert instance.score(predictor.model, predictor.params)[0] < 1e-6
+    assert theory.limits(end)[theory.KernelInterpolation].distance < 1e-5  # the linearised run has limits of its own
 
 
 def test_the_kernel_margin_of_a_diagonal_net_is_the_l2_margin():
@@ -168,7 +172,7 @@ def test_a_classifier_that_errs_is_infeasible_and_one_that_does_not_scale_is_ref
     X, y = rng.standard_normal((8, 3)), np.sign(rng.standard_normal(8))
     task = af.tasks.Arrays(X, y, X, y, loss_name="logistic")
     biased = posed(_experiment(task, MLP((5,), biases="all"), Gaussian(1.0)))
-    with pytest.raises(SpecError, match="MLP is not homogeneous"):
+    with pytest.raises(theory.Unanswered, match="MLP is not homogeneous"):
         theory.kkt(biased.problem, biased.initial)
 
 
@@ -177,15 +181,16 @@ def test_a_classifier_that_errs_is_infeasible_and_one_that_does_not_scale_is_ref
 
 def test_runs_end_at_the_limits_that_theory_names(grokked, classified, recovered):
     found = theory.limits(grokked)
-    assert found.nearest.name == "lasso"
-    assert found["lasso"].distance < 1e-4
-    assert found["kernel interpolation"].distance > 0.3
-    np.testing.assert_allclose(found["kernel interpolation"].predictor, found["min-L2"].predictor, atol=1e-8)
-    np.testing.assert_allclose(found["lasso"].test, grokked.curves.test_error.values[-1], rtol=1e-2)
+    assert found.nearest is found[theory.Lasso]
+    assert found[theory.Lasso].distance < 1e-4
+    kernel = found[theory.KernelInterpolation]
+    assert kernel.distance > 0.3
+    np.testing.assert_allclose(kernel.predictor, found[theory.MinL2].predictor, atol=1e-8)
+    np.testing.assert_allclose(found[theory.Lasso].test, grokked.curves.test_error.values[-1], rtol=1e-2)
     found = theory.limits(classified)
-    assert found.nearest.name == "max-L1-margin"
-    assert found["max-L1-margin"].distance < 0.5 * found["max-L2-margin"].distance
-    assert theory.limits(recovered)["lasso"].distance < 1e-8  # both are exact
+    assert found.nearest is found[theory.MaxL1Margin]
+    assert found[theory.MaxL1Margin].distance < 0.5 * found[theory.MaxL2Margin].distance
+    assert theory.limits(recovered)[theory.Lasso].distance < 1e-8  # both are exact
 
 
 @pytest.mark.parametrize("depth", [2, 3])
@@ -209,29 +214,73 @@ def test_weight_decay_on_factors_ends_at_the_nuclear_norm(model):
     init = Identity(1.0, perturbation=0.1) if isinstance(model, SymmetricFactorisation) else Gaussian(1.0)
     run = af.run_experiment(_experiment(task, model, init, L2(1e-2), GradientFlow(5e3)))
     found = theory.limits(run)
-    assert found["nuclear-penalised"].distance < 1e-4
-    assert found["nuclear-penalised"].distance < found["min-nuclear"].distance
+    assert found[theory.NuclearPenalised].distance < 1e-4
+    assert found[theory.NuclearPenalised].distance < found[theory.MinNuclear].distance
 
 
 def test_the_ridge_limit_of_the_linear_model():
     spec = dataclasses.replace(RECOVERY, penalty=L2(1e-2), init=Gaussian(1.0), dynamics=GradientFlow(1e5))
     found = theory.limits(af.run_experiment(spec))
-    assert found["ridge"].distance < 1e-9
-    assert found["ridge"].source == "Notsawo et al. 2025, Thm 3.6"
+    assert found[theory.Ridge].distance < 1e-9
+    assert found[theory.Ridge].source == "Notsawo et al. 2025, Thm 3.6"
 
 
-def test_limits_are_found_by_name_and_printed(grokked):
+def test_limits_are_found_by_class_and_by_name_and_those_that_do_not_apply_say_why(grokked):
     found = theory.limits(grokked)
+    assert found["lasso"] is found[theory.Lasso] is found[[limit.name for limit in found].index("lasso")]
+    assert theory.Lasso in found
     assert "lasso" in found
-    with pytest.raises(KeyError, match=r"'laso'.*did you mean 'lasso'"):
-        found["laso"]
-    assert "not computed" not in str(found)
+    for key in (theory.MaxL1Margin, "max-L1-margin"):
+        assert key not in found
+        with pytest.raises(KeyError, match="max-L1-margin does not apply: it is for classification"):
+            found[key]
+    assert found.get(theory.MaxL1Margin) is None
+    # A name or class that is none of the family's is an error, not an absence.
+    for ask in (lambda key: found[key], lambda key: key in found):
+        with pytest.raises(KeyError, match=r"'laso'.*did you mean 'lasso'"):
+            ask("laso")
+        with pytest.raises(KeyError, match="SlowTime is none of those that were asked: kernel interpolation"):
+            ask(theory.SlowTime)
+    assert {*map(type, found), *found.silent} == set(theory.Limit.known())
     assert "Cor. 3.7" in str(found)
+    assert all(rule.name in str(found) for rule in found.silent)
+
+
+@pytest.mark.usefixtures("rules_forgotten")
+def test_what_cannot_be_computed_is_silent_and_a_bug_is_not(grokked):
+    class Odd(theory.Limit):
+        name, source, regime = "odd", "nowhere", "rich"
+        error: Exception = theory.Unanswered("there is no such predictor")
+
+        @classmethod
+        def obstacle(cls, instance):
+            return None
+
+        def find(self, instance):
+            raise self.error
+
+    found = theory.limits(grokked)
+    assert found.silent[Odd] == "there is no such predictor"
+    assert found[theory.Lasso].distance < 1e-4  # the others are told
+    Odd.error = RuntimeError("a bug")
+    with pytest.raises(RuntimeError, match="a bug"):
+        theory.limits(grokked)
+
+
+def test_programs_that_no_solver_solves_are_unanswered():
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((5, 8)), rng.standard_normal(5)
+    with pytest.raises(theory.Unanswered, match="Clarabel failed"):
+        theory.lasso(X, y, 1e-200)
+    with pytest.raises(theory.Unanswered, match="not solved: infeasible"):
+        theory.min_nuclear(np.ones((2, 4, 4)), np.array([1.0, 2.0]))
+    with pytest.raises(theory.Unanswered, match="did not end"):
+        non_negative(X, y, 1)
 
 
 def test_theory_speaks_of_loaded_runs_and_of_models_of_ones_own(grokked, tmp_path):
     loaded = af.load(grokked.save(tmp_path / "run"))
-    assert theory.limits(loaded)["lasso"].distance == theory.limits(grokked)["lasso"].distance
+    assert theory.limits(loaded)[theory.Lasso].distance == theory.limits(grokked)[theory.Lasso].distance
 
     def f(params, x):
         return jnp.tanh(params["W"] @ x) @ params["v"]
@@ -239,8 +288,8 @@ def test_theory_speaks_of_loaded_runs_and_of_models_of_ones_own(grokked, tmp_pat
     rng = np.random.default_rng(0)
     own = Function(f, {"W": rng.standard_normal((20, 25)), "v": rng.standard_normal(20)})
     run = af.train(task=REGRESSION.task, model=own, dynamics=GradientFlow(100.0), penalty=L2(1e-3), observations=20)
-    assert theory.limits(run)["kernel interpolation"].train < 1e-6
-    assert theory.explain(run).readings[0].theorem.startswith("Boursier")
+    assert theory.limits(run)[theory.KernelInterpolation].train < 1e-6
+    assert TwoTimeScales in theory.explain(run).readings
     with pytest.raises(SpecError, match="exists in Python only"):
         theory.limits(af.load(run.save(tmp_path / "own")))
 
@@ -258,13 +307,13 @@ def test_what_is_not_a_run_or_an_experiment_is_refused(grokked):
 
 
 def test_the_clock_of_large_starts(grokked):
-    told = theory.clock(grokked)["(1/λ)·log α"]
+    told = theory.clocks(grokked)[theory.LargeStart]
     alpha = 3.0 * np.sqrt(50)
     np.testing.assert_allclose(told.prediction, np.log(alpha) / 1e-3, rtol=1e-12)
     np.testing.assert_allclose(told.window, (0.5 * told.prediction, 1.5 * told.prediction))
-    np.testing.assert_allclose(told.ratio * told.prediction, turning_time(grokked))
+    np.testing.assert_allclose(told.ratio * told.prediction, grokked.verdict.t_half)
     assert told.window[0] <= told.measured <= told.window[1]
-    assert told.claim == "order", "it is sharp in the limit α → ∞ only"
+    assert told.promise == "order", "it is sharp in the limit α → ∞ only"
 
 
 @pytest.mark.parametrize("scale", [3.0, 0.5, 0.25])
@@ -273,7 +322,7 @@ def test_a_clock_has_the_constant_of_its_start(scale):
     # kernel regime ends ‖h‖ = ‖β‖₂/(2√2·s) from the start, β the least-squares solution.
     spec = dataclasses.replace(REGRESSION, penalty=L2(1e-3), init=Constant(scale), dynamics=GradientFlow(2e4))
     run, data = af.run_experiment(spec), spec.draw()
-    told = theory.clock(run)["(1/Lλ)·log(α/‖h‖)"]
+    told = theory.clocks(run)[theory.KernelPhase]
     alpha = scale * np.sqrt(2 * data.inputs.shape[1])
     way = np.linalg.norm(np.linalg.pinv(data.inputs) @ data.targets) / (2 * np.sqrt(2) * scale)
     np.testing.assert_allclose(told.prediction, np.log(alpha / way) / (2 * 1e-3), rtol=1e-6)
@@ -283,21 +332,21 @@ def test_a_clock_has_the_constant_of_its_start(scale):
 
 def test_a_start_too_small_for_a_kernel_phase_is_said():
     spec = dataclasses.replace(REGRESSION, penalty=L2(1e-3), init=Constant(0.05), dynamics=GradientFlow(10.0))
-    told = theory.clock(af.run_experiment(spec))
-    assert "too small for a kernel phase" in told.silent["(1/Lλ)·log(α/‖h‖)"]
-    assert "α = 0.3" in told.silent["(1/λ)·log α"]
+    told = theory.clocks(af.run_experiment(spec))
+    assert "too small for a kernel phase" in told.silent[theory.KernelPhase]
+    assert "α = 0.3" in told.silent[theory.LargeStart]
     assert "(1/Lλ)·log(α/‖h‖): does not apply" in str(told)
 
 
 def test_the_verdict_and_theory_mean_the_same_by_half_way(grokked):
     (said,) = (sentence for sentence in grokked.verdict.evidence if "half-way" in sentence)
-    assert f"half-way at t={number(turning_time(grokked))}," in said
+    assert f"half-way at t={number(grokked.verdict.t_half)}," in said
     # The curve's own value there is half-way between the plateaus of the verdict, on the verdict's own line between
     # observations: straight in logs over log time.
     levels = grokked.verdict.plateaus["test_before"], grokked.verdict.plateaus["test_after"]
     curve = grokked.curves["test_error"]
     logs = np.log(curve["time"].values[1:]), np.log(curve.values[1:])
-    at = np.exp(np.interp(np.log(turning_time(grokked)), *logs))
+    at = np.exp(np.interp(np.log(grokked.verdict.t_half), *logs))
     assert at == pytest.approx(sum(levels) / 2, rel=1e-6)
 
 
@@ -305,23 +354,23 @@ def test_the_fit_is_no_later_than_its_clock_for_a_linear_model():
     # With σ_min the least singular value, ‖Xa − y‖ falls at least as e^{−σ_min²t} for ½‖Xa − y‖².
     spec = dataclasses.replace(RECOVERY, penalty=L2(1e-9), dynamics=GradientDescent(lr=0.01, steps=100_000))
     run = af.run_experiment(spec)
-    told = theory.clock(run)["log(1/ε)/χ"]
+    told = theory.clocks(run)[theory.FitTime]
     data = spec.draw()
     least = np.linalg.svd(data.inputs, compute_uv=False)[-1]
     start = run.curves.train_error.values[0]
     np.testing.assert_allclose(told.prediction, np.log(start / run.criteria.train.value) / least**2, rtol=1e-6)
-    assert told.bound
+    assert told.promise == "at most"
     assert told.ratio <= 1.02  # observations are 10 % apart
 
 
 def test_the_clocks_of_a_convex_penalty(recovered):
-    told = theory.clock(recovered)
+    told = theory.clocks(recovered)
     data = RECOVERY.draw()
     gap = np.linalg.pinv(data.inputs) @ data.targets - theory.min_l1(data.inputs, data.targets)
-    np.testing.assert_allclose(told["‖â − a*‖_∞/β"].prediction, np.max(np.abs(gap)) / 1e-6, rtol=1e-4)
-    assert 0.2 < told["‖â − a*‖_∞/β"].ratio < 5
-    bound = told["‖x(t₁) − x*‖²/(βη)"]
-    assert bound.bound
+    np.testing.assert_allclose(told[theory.Descent].prediction, np.max(np.abs(gap)) / 1e-6, rtol=1e-4)
+    assert 0.2 < told[theory.Descent].ratio < 5
+    bound = told[theory.PenaltyBound]
+    assert bound.promise == "at most"
     assert 0 < bound.ratio <= 1
 
 
@@ -330,26 +379,25 @@ def test_the_clocks_of_a_convex_penalty(recovered):
 
 def test_the_page_says_which_theorem_applies_and_what_happened(grokked, classified, recovered):
     page = theory.explain(grokked)
-    by_name = {reading.theorem: reading for reading in page.readings}
-    lyu = by_name["Lyu et al. 2023, Thms 3.9 and 3.10"]
+    lyu = page.readings[Regression]
+    assert lyu.name == "Lyu et al. 2023, Thms 3.9 and 3.10"
     assert lyu.applies
     assert {check.holds for check in lyu.checks} == {True}
     # The end of a sparse solution is a singular point, which Assumption 2 of Boursier et al. excludes.
-    assert by_name["Boursier et al. 2025, Props 1 to 4"].applies is False
+    assert page.readings[TwoTimeScales].applies is False
     assert "its assumptions hold here" in str(page)
     (notsawo,) = theory.explain(recovered).readings
-    assert notsawo.theorem == "Notsawo et al. 2025, Thms 3.1 and 3.3"
+    assert type(notsawo) is SparseRecoveryTheorem
     assert notsawo.applies  # whatever the RIP, which it does without
     assert "· RIP of unit columns" in str(notsawo)
-    names = [r.theorem for r in theory.explain(classified).readings]
-    assert names[0] == "Lyu et al. 2023, Thms 3.4 and 3.5"
+    assert Classification in theory.explain(classified).readings
 
 
 def test_a_broken_assumption_is_told_with_its_number():
     spec = _experiment(
         MatrixCompletion(5, 5, 1, observed=15), MatrixFactorisation(5), Gaussian(1.0), dynamics=GradientFlow(10.0)
     )
-    (lyu, *_) = theory.explain(af.run_experiment(spec)).readings
+    lyu = theory.explain(af.run_experiment(spec)).readings[Regression]
     broken = {check.name: check.number for check in lyu.checks if check.holds is False}
     assert list(broken) == ["Assumption 3.2: zero initial output"]
     at = posed(spec)
@@ -369,6 +417,61 @@ def test_theory_is_drawn_over_the_run(grokked):
     figure.draw_without_rendering()
 
 
+class _Cells(HTMLParser):
+    """The text of every cell of every table, and the captions."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.cells, self.captions, self.inside = [], [], None
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.inside = {"td": self.cells, "caption": self.captions}.get(tag, self.inside)
+        if tag in ("td", "caption"):
+            self.inside.append("")
+
+    def handle_endtag(self, tag):
+        self.inside = None if tag in ("td", "caption") else self.inside
+
+    def handle_data(self, data):
+        if self.inside is not None:
+            self.inside[-1] += data
+
+
+def test_a_notebook_shows_tables_with_the_numbers(grokked):
+    page, foreseen = theory.explain(grokked), af.forecast(grokked.spec)
+    limits, clocks, whole = (_Cells(thing._repr_html_()) for thing in (page.limits, page.clocks, page))
+    assert limits.captions == ["Where it could end"]
+    assert clocks.captions == ["When it should turn"]
+    for limit in page.limits:
+        at = limits.cells.index(limit.name)
+        assert float(limits.cells[at + 3]) == pytest.approx(limit.test, rel=1e-3)
+        assert float(limits.cells[at + 4]) == pytest.approx(limit.distance, rel=0.1)
+    for told in page.clocks:
+        at = clocks.cells.index(told.name)
+        assert float(clocks.cells[at + 2]) == pytest.approx(told.prediction, rel=1e-2)
+    assert len(whole.captions) == len(page.readings) + 2
+    for check in page.readings[Regression].checks:
+        assert check.number in whole.cells  # also where it holds < or &
+    assert set(limits.cells + clocks.cells) <= set(whole.cells)
+    assert str(foreseen.verdict) in _Cells(foreseen._repr_html_()).cells
+    assert all(rule.name in page._repr_html_() for rule in page.clocks.silent)
+
+
+def test_repr_is_one_line_and_print_is_the_page(grokked):
+    page, foreseen = theory.explain(grokked), af.forecast(grokked.spec)
+    at = theory.instance_of(grokked)
+    things = [page, page.limits, page.clocks, page.readings, foreseen, at]
+    things += [*page.limits, *page.clocks, *page.readings]
+    things += [theory.kkt(at.problem, at.end), theory.kernel_predictor(at), theory.hessian_rank(at.problem, at.end)]
+    for thing in things:
+        assert "\n" not in repr(thing)
+        assert len(repr(thing)) < 200, repr(thing)
+    assert str(page).count("\n") > 30
+    assert "lasso" in repr(page.limits)
+    assert "grokking" in repr(foreseen).lower()
+
+
 def test_an_empty_answer_says_why():
     # No theorem, clock or route is about Adam on a ReLU net with a cross-entropy; each says what stands in its way.
     rng = np.random.default_rng(0)
@@ -380,13 +483,12 @@ def test_an_empty_answer_says_why():
         init=Gaussian(0.5),
         observations=10,
     )
-    page, clocks = theory.explain(run), theory.clock(run)
+    page, clocks = theory.explain(run), theory.clocks(run)
     assert not page.readings
     assert not clocks
-    assert set(page.silent) == {theorem.name for theorem in THEOREMS}
-    for reasons in (page.silent, clocks.silent):
+    assert set(page.readings.silent) == set(theory.Theorem.known())
+    for reasons in (page.readings.silent, clocks.silent):
         assert all(why.startswith("it is for ") for why in reasons.values()), reasons
     assert "it is for L2, not no penalty" in str(clocks)
     assert "linear in their input" in str(page.limits)
-    for name in page.silent:
-        assert name in str(page)
+    assert all(theorem.name in str(page) for theorem in page.readings.silent)

@@ -221,7 +221,7 @@ def test_degenerate_problems():
     np.testing.assert_allclose(
         Q(0.1).minimise(twice, np.concatenate([y, y])), Q(0.1).minimise(X, y), atol=1e-10
     )  # the same equations
-    with pytest.raises(af.SpecError, match="no β has Xβ = y"):
+    with pytest.raises(theory.NotSeparableError, match="no β has Xβ = y"):
         Q(0.1).minimise(twice, np.concatenate([y, -y]))
 
 

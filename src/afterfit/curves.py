@@ -17,7 +17,12 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
     import xarray as xr
 
-__all__ = ["KNOWN", "NotCurves", "dataset", "from_parquet", "to_parquet"]
+__all__ = ["KNOWN", "SLOW_TIME", "TRAINING_TIME", "NotCurves", "dataset", "from_parquet", "to_parquet"]
+
+# What the time of curves is, as their files say it, and as an axis does.
+TRAINING_TIME = "sum of step sizes"
+SLOW_TIME = "slow time: penalty strength x training time"
+_ON_AXES = {TRAINING_TIME: "training time t = Σ step sizes", SLOW_TIME: "slow time τ = penalty strength · t"}
 
 _MEANING = {
     "train_loss": "training loss",
@@ -47,9 +52,12 @@ def dataset(
     time: Sequence[float],
     log10_time: Sequence[float],
     step: Sequence[int],
-    clock: str = "sum of step sizes",
+    clock: str = TRAINING_TIME,
 ) -> xr.Dataset:
-    """Observed quantities as a Dataset over `time`, with the coordinates `step` and `log10_time` beside it."""
+    """Observed quantities as a Dataset over `time`, with the coordinates `step` and `log10_time` beside it.
+
+    `time` says in its attributes which clock it is (`units`) and what to write on its axis (`label`).
+    """
     import xarray as xr  # on first use: a third of a second that importing afterfit need not pay
 
     variables = {}
@@ -57,8 +65,9 @@ def dataset(
         values = np.asarray(values)
         extra = _DIMENSIONS.get(name) or tuple(f"{name}_{k}" for k in range(values.ndim - 1))
         variables[name] = (("time", *extra), values, {"long_name": _MEANING.get(name, name)})
+    label = _ON_AXES.get(clock, f"time t: {clock}")
     coordinates = {
-        "time": ("time", np.asarray(time), {"long_name": "training time", "units": clock}),
+        "time": ("time", np.asarray(time), {"long_name": "training time", "units": clock, "label": label}),
         "log10_time": ("time", np.asarray(log10_time), {"long_name": "log₁₀ of the training time"}),
         "step": ("time", np.asarray(step), {"long_name": "steps made"}),
     }
@@ -117,7 +126,7 @@ def from_parquet(content: bytes) -> xr.Dataset:
         columns["time"],
         columns["log10_time"],
         columns["step"],
-        facts.get("clock", "sum of step sizes"),
+        facts.get("clock", TRAINING_TIME),
     )
 
 

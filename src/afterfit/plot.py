@@ -121,9 +121,7 @@ def plot_run(run: Run, overlay: Overlay | None = None) -> Figure:
     _draw_norms(panels["norms"], run.curves, x, shown, diverged)
     if own:
         _draw_own(panels["own"], run.curves, own, x, shown)
-    log_time_axes(axes[-1], in_logs=in_logs)
-    if "slow time" in run.curves["time"].attrs.get("units", ""):
-        axes[-1].set_xlabel("slow time τ = penalty strength · t")
+    log_time_axes(axes[-1], in_logs=in_logs, label=run.curves["time"].attrs["label"])
     axes[-1].set_xlim(*_ends(x[shown], in_logs))
     if overlay.moments:
         _draw_moments(panels["moments"], overlay.moments)
@@ -144,7 +142,7 @@ def verdict_of(run: Run) -> tuple[Verdict | None, str]:
         return None, f"No verdict: {error}"
 
 
-def log_time_axes(*axes: Axes, in_logs: bool = False) -> None:
+def log_time_axes(*axes: Axes, in_logs: bool = False, label: str = "training time t = Σ step sizes") -> None:
     """Give `axes` the time axis of every picture here: logarithmic, with its unit.
 
     With `in_logs` the axes show log₁₀ t instead of t, for times that have no float; these span decades of
@@ -154,10 +152,10 @@ def log_time_axes(*axes: Axes, in_logs: bool = False) -> None:
         if in_logs:
             decades = math.log10(max(ax.dataLim.x1, 10.0))
             ax.set_xscale("symlog", linthresh=1.0, linscale=max(1.0, decades / 12))  # room for -1, 0 and 1
-            ax.set_xlabel("log₁₀ t,  training time t = Σ step sizes")
+            ax.set_xlabel(f"log₁₀ t,  {label}")
         else:
             ax.set_xscale("log")
-            ax.set_xlabel("training time t = Σ step sizes")
+            ax.set_xlabel(label)
 
 
 def legend_below(*axes: Axes, ncols: int = 2, title: str | None = None) -> None:

@@ -52,7 +52,7 @@ class Rule(abc.ABC):
 
     @classmethod
     @abc.abstractmethod
-    def obstacle(cls, *case: Any) -> str | None:
+    def obstacle(cls, *case: Any, **more: Any) -> str | None:
         """Why it does not apply, as a sentence without its full stop; None if it does."""
 
     @classmethod

@@ -11,11 +11,10 @@ The `kind` of a noun of afterfit's is its class's name, such as `L2`. A class fr
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import inspect
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Self
 
 import equinox as eqx
@@ -24,28 +23,11 @@ import numpy as np
 from jax.core import Tracer
 
 from afterfit.definitions import Untold, digest, held
+from afterfit.errors import SpecError, nearest, require
 
 __all__ = ["DEFINING", "Capable", "Spec", "SpecError", "nearest", "require"]
 
 DEFINING = ("kind", "code", "meaning")  # what plain data say of a noun beside its settings
-
-
-class SpecError(ValueError):
-    """Something asked for cannot be: the message says what, with its value, and what to do."""
-
-
-def require(condition: bool, message: str) -> None:
-    """Raise a `SpecError` with `message` unless `condition` holds."""
-    if not condition:
-        raise SpecError(message)
-
-
-def nearest(word: str, choices: Iterable[str]) -> str:
-    """The end of an error message: the nearest valid choice to `word`, or all of them."""
-    choices = sorted(choices)
-    folded = {choice.lower(): choice for choice in choices}
-    close = difflib.get_close_matches(str(word).lower(), folded, n=1, cutoff=0.5)
-    return f"did you mean {folded[close[0]]!r}?" if close else f"choose one of: {', '.join(choices)}."
 
 
 class Capable:

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key, PyTree
 
+from afterfit.curves import TRAINING_TIME
 from afterfit.problem import Problem
 from afterfit.spec import Spec, require
 
@@ -40,7 +41,7 @@ class Dynamics(Spec):
 
     follows_flow: ClassVar[bool] = False
     fits_at_once: ClassVar[bool] = False
-    clock: ClassVar[str] = "sum of step sizes"  # what the time of its curves is
+    clock: ClassVar[str] = TRAINING_TIME  # what the time of its curves is
 
     @property
     @abc.abstractmethod

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from afterfit import tangent
+from afterfit.curves import SLOW_TIME
 from afterfit.dynamics._base import State
 from afterfit.dynamics.flow import Continuous, GradientFlow
 from afterfit.dynamics.methods._base import Chart, Flow, Primal
@@ -39,7 +40,7 @@ class RiemannianFlow(Continuous):
     ```
     """
 
-    clock = "slow time: penalty strength x training time"
+    clock = SLOW_TIME
 
     def check(self, problem: Problem, params: PyTree[Array]) -> None:
         require(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import html
 import importlib.metadata
 import io
 import json
@@ -14,20 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 from afterfit.experiment import Experiment, flatten
 from afterfit.files import write_atomically
+from afterfit.html import escape
 from afterfit.spec import SpecError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
-    "Raw",
-    "escape",
     "not_readable",
     "paragraphs",
     "picture",
     "picture_bytes",
     "section",
-    "table",
     "to_toml",
     "value_in_words",
     "versions",
@@ -92,23 +89,8 @@ def versions() -> list[tuple[str, str]]:
     return [*installed, ("Python", platform.python_version()), ("system", platform.platform())]
 
 
-class Raw(str):
-    """Text that is HTML already."""
-
-
-def escape(text: object) -> str:
-    return text if isinstance(text, Raw) else html.escape(str(text))
-
-
 def section(heading: str, content: str) -> str:
     return f"<section><h2>{escape(heading)}</h2>\n{content}\n</section>"
-
-
-def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """A table that scrolls sideways by itself where the screen is narrow."""
-    top = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in head)
-    lines = "\n".join("<tr>" + "".join(f"<td>{escape(c)}</td>" for c in row) + "</tr>" for row in rows)
-    return f'<div class="wide"><table><thead><tr>{top}</tr></thead><tbody>\n{lines}\n</tbody></table></div>'
 
 
 def picture(figure: Figure | bytes, alt: str) -> str:
@@ -142,9 +124,8 @@ h2 { font-size: 1.2rem; margin-top: 2rem; border-bottom: 1px solid var(--line); 
 img { max-width: 100%; height: auto; background: #fff; border-radius: 4px; }
 .verdict { font-size: 1.1rem; font-weight: 600; }
 .good { color: var(--good); } .bad { color: var(--bad); }
-.wide { overflow-x: auto; }
 table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; }
-th, td { text-align: left; vertical-align: top; padding: .3rem .9rem .3rem 0; }
+th, td { vertical-align: top; padding: .3rem .9rem .3rem 0; }
 td { border-top: 1px solid var(--line); overflow-wrap: break-word; }
 pre { background: var(--soft); padding: .7rem; overflow-x: auto; font-size: .85rem; border-radius: 4px; }
 @media print {

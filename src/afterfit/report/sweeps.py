@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from afterfit.experiment import flatten
+from afterfit.html import escape, table
 from afterfit.report.page import (
-    escape,
     not_readable,
     paragraphs,
     picture,
     section,
-    table,
     to_toml,
     value_in_words,
     versions,

@@ -1,18 +1,51 @@
-"""What theory says of a run: where it must end, when it must turn, and whether the theorem applies."""
+"""What theory says of a run: where it must end, when it must turn, and whether the theorem applies.
 
-from afterfit.theory import bounds, sensing, thresholds
-from afterfit.theory.clocks import Clock, Clocks, clock
-from afterfit.theory.explain import Explanation, explain
+A clock, limit, theorem or route of your own is a subclass of `Clock`, `Limit`, `Theorem` or `Route` with a `name`, and
+known by being defined.
+"""
+
+from afterfit.theory import bounds, obstacles, sensing, thresholds
+from afterfit.theory.clocks import (
+    Clock,
+    Clocks,
+    Descent,
+    FitTime,
+    KernelPhase,
+    LabelNoiseTime,
+    LargeStart,
+    MatrixDescent,
+    PenaltyBound,
+    SlowTime,
+    clocks,
+)
+from afterfit.theory.errors import NotSeparableError, Unanswered
+from afterfit.theory.explain import Explanation, Readings, explain
 from afterfit.theory.forecast import Forecast, forecast
 from afterfit.theory.instance import Instance, instance_of
 from afterfit.theory.kernel import KernelPredictor, kernel_predictor, last_layer_predictor
 from afterfit.theory.landscape import chatterjee_lojasiewicz, hessian_rank, homogeneity
-from afterfit.theory.limits import Limit, Limits, limits
-from afterfit.theory.named import Named
+from afterfit.theory.limits import (
+    ArgminQ,
+    ArgminQDepth,
+    KernelInterpolation,
+    KernelMaxMargin,
+    Lasso,
+    LastLayerOnly,
+    Limit,
+    Limits,
+    MaxL1Margin,
+    MaxL2Margin,
+    MinL1,
+    MinL2,
+    MinLp,
+    MinNuclear,
+    NuclearPenalised,
+    Ridge,
+    limits,
+)
 from afterfit.theory.overlay import overlay, plot
 from afterfit.theory.potentials import Q, QDepth, R, SpectralQ
 from afterfit.theory.programs import (
-    NotSeparableError,
     lasso,
     max_l1_margin,
     max_l2_margin,
@@ -25,27 +58,58 @@ from afterfit.theory.programs import (
     ridge,
     single_entries,
 )
+from afterfit.theory.routes import Curves, Route
 from afterfit.theory.stationarity import Stationarity, kkt, lp_residual
+from afterfit.theory.theorems import Case, Check, Outcome, Theorem, timed
 
 __all__ = [
+    "ArgminQ",
+    "ArgminQDepth",
+    "Case",
+    "Check",
     "Clock",
     "Clocks",
+    "Curves",
+    "Descent",
     "Explanation",
+    "FitTime",
     "Forecast",
     "Instance",
+    "KernelInterpolation",
+    "KernelMaxMargin",
+    "KernelPhase",
     "KernelPredictor",
+    "LabelNoiseTime",
+    "LargeStart",
+    "Lasso",
+    "LastLayerOnly",
     "Limit",
     "Limits",
-    "Named",
+    "MatrixDescent",
+    "MaxL1Margin",
+    "MaxL2Margin",
+    "MinL1",
+    "MinL2",
+    "MinLp",
+    "MinNuclear",
     "NotSeparableError",
+    "NuclearPenalised",
+    "Outcome",
+    "PenaltyBound",
     "Q",
     "QDepth",
     "R",
+    "Readings",
+    "Ridge",
+    "Route",
+    "SlowTime",
     "SpectralQ",
     "Stationarity",
+    "Theorem",
+    "Unanswered",
     "bounds",
     "chatterjee_lojasiewicz",
-    "clock",
+    "clocks",
     "explain",
     "forecast",
     "hessian_rank",
@@ -65,10 +129,12 @@ __all__ = [
     "min_lp",
     "min_nuclear",
     "nuclear_penalised",
+    "obstacles",
     "overlay",
     "plot",
     "ridge",
     "sensing",
     "single_entries",
     "thresholds",
+    "timed",
 ]

@@ -5,70 +5,58 @@ from __future__ import annotations
 import dataclasses
 import textwrap
 
+from afterfit import html
 from afterfit.run import Run
 from afterfit.theory.clocks import Clocks
 from afterfit.theory.limits import Limits
-from afterfit.theory.theorems import THEOREMS, Case, Check, Outcome
+from afterfit.theory.named import Named
+from afterfit.theory.theorems import Case, Theorem
 from afterfit.turns import computing
 
-__all__ = ["Explanation", "Reading", "explain"]
-
-_MARKS = {True: "✓", False: "✗", None: "?"}
+__all__ = ["Explanation", "Readings", "explain"]
 
 
-@dataclasses.dataclass(frozen=True)
-class Reading:
-    """One theorem read on one run."""
-
-    theorem: str
-    says: str
-    checks: tuple[Check, ...]
-    outcomes: tuple[Outcome, ...]
-
-    @property
-    def applies(self) -> bool | None:
-        """Whether all assumptions hold; None where some cannot be told."""
-        known = [check.holds for check in self.checks if check.needed]
-        return False if False in known else None if None in known else True
+class Readings(Named):
+    """The theorems that speak to one run; `silent` says of the others why they do not."""
 
     def __str__(self) -> str:
-        verdict = {
-            True: "its assumptions hold here",
-            False: "its assumptions do not all hold here",
-            None: "not all of its assumptions can be told",
-        }[self.applies]
-        lines = [
-            f"{self.theorem}: {verdict}",
-            *textwrap.wrap(self.says, 100, initial_indent="  ", subsequent_indent="  "),
-        ]
-        lines += [f"    {_MARKS[c.holds] if c.needed else '·'} {c.name}: {c.number}" for c in self.checks]
-        lines += [f"    → {outcome.predicts}: {outcome.happened}" for outcome in self.outcomes]
-        return "\n".join(lines)
+        return "\n\n".join(map(str, self)) or "No theorem of the four papers speaks to this run."
+
+    def _repr_html_(self) -> str:
+        read = "".join(theorem._repr_html_() for theorem in self)
+        return (read or f"<p>{html.escape(self)}</p>") + self._silent_html()
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Explanation:
-    """What theory says of a run. Print it for the page; `silent` says of the other theorems why they do not speak."""
+    """What theory says of a run. Print it for the page.
+
+    `readings` are the theorems that speak to it, by class, by name and in order.
+    """
 
     verdict: str
-    readings: tuple[Reading, ...]
+    readings: Readings
     limits: Limits
     clocks: Clocks
-    silent: dict[str, str]
 
     def __str__(self) -> str:
-        theorems = "\n\n".join(map(str, self.readings)) or "No theorem of the four papers speaks to this run."
-        others = "\n".join(f"  {name}: {why}" for name, why in self.silent.items())
+        others = "\n".join(f"  {theorem.name}: {why}" for theorem, why in self.readings.silent.items())
         parts = [
             self.verdict,
-            theorems,
+            str(self.readings),
             f"Where it could end\n{textwrap.indent(str(self.limits), '  ')}",
             f"When it should turn\n{textwrap.indent(str(self.clocks), '  ')}",
             f"Theorems that do not speak to it\n{others}" if others else "",
         ]
         return "\n\n".join(filter(None, parts))
 
-    __repr__ = __str__
+    def __repr__(self) -> str:
+        counts = f"{len(self.readings)} theorems, {len(self.limits)} limits and {len(self.clocks)} clocks"
+        return f"<Explanation: {counts} of a run. {self.verdict}>"
+
+    def _repr_html_(self) -> str:
+        parts = (self.readings, self.limits, self.clocks)
+        return f"<p>{html.escape(self.verdict)}</p>" + "".join(part._repr_html_() for part in parts)
 
 
 def explain(run: Run) -> Explanation:
@@ -79,13 +67,6 @@ def explain(run: Run) -> Explanation:
     ```
     """
     case = Case(run)
-    readings, silent = [], {}
     with computing():
-        for theorem in THEOREMS:
-            why = theorem.obstacle(case.instance)
-            if why is not None:
-                silent[theorem.name] = why
-                continue
-            checks, outcomes = tuple(theorem.assumptions(case)), tuple(theorem.outcomes(case))
-            readings.append(Reading(theorem.name, theorem.says, checks, outcomes))
-    return Explanation(str(run.verdict), tuple(readings), case.limits, case.clocks, silent)
+        readings = Readings.of(Theorem.known(), case.instance, lambda theorem: theorem(case))
+    return Explanation(str(run.verdict), readings, case.limits, case.clocks)

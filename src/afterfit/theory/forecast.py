@@ -8,22 +8,26 @@ from typing import Any
 
 import numpy as np
 
+from afterfit import html
 from afterfit.diagnose import Verdict, diagnose
 from afterfit.dynamics import Discrete
 from afterfit.experiment import Experiment
 from afterfit.theory.instance import Instance, posed
-from afterfit.theory.routes import ROUTES, Unanswered
+from afterfit.theory.named import answer
+from afterfit.theory.routes import Route
 from afterfit.turns import computing
 
 __all__ = ["Forecast", "forecast"]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Forecast:
     """What theory foresees of a run, and by which theory.
 
     `verdict` is the diagnosis of the foreseen curves (`time`, `train`, `test`), under the task's own thresholds; None
     where no theory speaks, and `by` then says why each does not. `caveats` are what the theory takes for granted.
+    `cost` says what finding it takes, and `steps` how many steps of training were made for it: of a limiting flow,
+    never of the run itself.
     """
 
     by: str
@@ -32,6 +36,8 @@ class Forecast:
     test: np.ndarray
     verdict: Verdict | None
     caveats: tuple[str, ...] = ()
+    cost: str = ""
+    steps: int = 0
 
     @property
     def answers(self) -> bool:
@@ -52,36 +58,52 @@ class Forecast:
         if self.verdict is None:
             return f"No forecast: {self.by}"
         caveats = "".join(f" But {caveat}." for caveat in self.caveats)
-        return f"{self.verdict}; by {self.by}.{caveats}"
+        steps = f" It took {self.steps} steps of that flow." if self.steps else ""
+        return f"{self.verdict}; by {self.by}.{caveats}{steps}"
+
+    def __repr__(self) -> str:
+        return f"<Forecast: {self.verdict or 'no theory speaks of this experiment'}>"
+
+    def _repr_html_(self) -> str:
+        if self.verdict is None:
+            return f"<p>{html.escape(self)}</p>"
+        rows = [
+            ("verdict", self.verdict),
+            ("by", self.by),
+            *(("but", caveat) for caveat in self.caveats),
+            ("cost", f"{self.cost} (here {self.steps})" if self.steps else self.cost),
+        ]
+        return html.table(("", "foreseen"), rows, "Forecast")
 
 
 def forecast(experiment: Experiment | Mapping[str, Any]) -> Forecast:
-    """Foresee the run of an experiment from theory alone: t_fit, t_gen and the verdict, without a training step.
+    """Foresee the run of an experiment from theory: t_fit, t_gen and the verdict, without a step of the run itself.
 
     Data and initial parameters are drawn (they are part of the experiment), and the theorem's limit is computed on
-    them. Where no theory speaks, the forecast says so.
+    them: by a closed form, a convex program or, for a model that no other route knows, by training that limit, up to
+    20,000 steps of it. `cost` and `steps` say what was done. Where no theory speaks, the forecast says so.
 
     ```python
-    af.forecast(experiment)  # Grokking: fitted at t=0.01, generalised at t=2.9e3, …; by argmin Q at …
+    print(af.forecast(experiment))  # Grokking: fitted at t=0.01, generalised at t=2.9e3, …; by argmin Q at …
     ```
     """
     instance = posed(experiment)
+    reasons = []
     with computing():
-        reasons = []
-        for route in ROUTES:
-            obstacle = route.obstacle(instance)
-            if obstacle is None:
-                times = _times(instance)
-                try:
-                    found = route.curves(instance, times)
-                except Unanswered as error:
-                    obstacle = str(error)
-                else:
-                    verdict = diagnose(times, found.train, found.test, instance.task.criteria)
-                    return Forecast(route.by, times, found.train, found.test, verdict, found.caveats)
-            reasons.append(f"{route.by.split(' (')[0]}: {obstacle}")
+        for route in sorted(Route.known(), key=lambda route: -route.special):
+            found = answer(route, instance, lambda route=route: route(instance, _times(instance)))
+            if isinstance(found, Route):
+                return _forecast(found, instance)
+            reasons.append(f"{route.name}: {found}")
     none = np.empty(0)
     return Forecast("no theory here speaks of it. " + "; ".join(reasons) + ".", none, none, none, None)
+
+
+def _forecast(route: Route, instance: Instance) -> Forecast:
+    times, curves = route.times, route.curves
+    verdict = diagnose(times, curves.train, curves.test, instance.task.criteria)
+    by = f"{route.name} ({route.source})"
+    return Forecast(by, times, curves.train, curves.test, verdict, curves.caveats, route.cost, curves.steps)
 
 
 def _times(instance: Instance) -> np.ndarray:

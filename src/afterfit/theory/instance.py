@@ -44,6 +44,10 @@ class Instance:
     initial: PyTree[Array]
     final: PyTree[Array] | None = None
 
+    def __repr__(self) -> str:
+        task, model = (type(noun).__name__ for noun in (self.experiment.task, self.experiment.model))
+        return f"<Instance of {task} with {model}, {'posed' if self.final is None else 'run'}>"
+
     @property
     def task(self) -> Task:
         return self.experiment.task
@@ -81,6 +85,11 @@ class Instance:
             return single_entries(np.asarray(inputs.mask))
         return np.asarray(inputs.dense() if isinstance(inputs, OneHot) else inputs)
 
+    @property
+    def rows(self) -> np.ndarray:
+        """X with one row an example, matrices written out."""
+        return self.design.reshape(len(self.design), -1)
+
     @functools.cached_property
     def targets(self) -> np.ndarray:
         """y, one number an example (of a matrix, its observed entries)."""
@@ -92,7 +101,7 @@ class Instance:
         X, y = self.design, self.targets
         if type(self.experiment.penalty) is Nuclear and X.ndim == 3:
             return min_nuclear(X, y)
-        return min_l1(X.reshape(len(X), -1), y).reshape(X.shape[1:])
+        return min_l1(self.rows, y).reshape(X.shape[1:])
 
     @property
     def half_factor(self) -> float:
@@ -143,15 +152,13 @@ def posed(experiment: Experiment | Mapping[str, Any]) -> Instance:
 def instance_of(run: Run) -> Instance:
     """The instance of a run, with the parameters that it ended at."""
     require(isinstance(run, Run), f"theory speaks of a run, such as train() returns or load() reads, got {run!r:.60}.")
-    experiment = run.experiment
-    if experiment is None:
-        try:
-            experiment = Experiment.from_dict(run.spec)
-        except SpecError as error:
-            raise SpecError(
-                f"theory needs the run's own problem, which its files do not hold ({error}) Use the run that train() "
-                "returned instead of the loaded one."
-            ) from None
+    try:
+        experiment = run.experiment
+    except SpecError as error:
+        raise SpecError(
+            f"theory needs the run's own problem, which its files do not hold ({error}) Use the run that train() "
+            "returned instead of the loaded one."
+        ) from None
     with computing():
         final = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), run.params)
     return dataclasses.replace(posed(experiment), final=final)

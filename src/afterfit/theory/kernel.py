@@ -17,7 +17,7 @@ from afterfit import derivatives, tangent
 from afterfit.derivatives import Linearisation
 from afterfit.models import Model, Tangent
 from afterfit.problem import Problem
-from afterfit.spec import require
+from afterfit.theory.errors import Unanswered
 from afterfit.theory.instance import Instance
 from afterfit.theory.programs import max_margin
 
@@ -42,8 +42,8 @@ class KernelPredictor:
     so that γ_ntk = 1/norm; None for regression.
     """
 
-    model: Model
-    params: PyTree[Array]
+    model: Model = dataclasses.field(repr=False)
+    params: PyTree[Array] = dataclasses.field(repr=False)
     norm: float
     margin: float | None = None
 
@@ -87,10 +87,8 @@ def _on_features(instance: Instance, start: PyTree[Array], trained: PyTree[Array
     """The predictor on tangent features at `start`, those of the parameters that are `trained` (0 or 1 each)."""
     problem = instance.problem
     at = tangent.linearise(problem, start) if instance.regression else margin_features(problem, start)
-    require(
-        at.value.size <= MOST,
-        f"the tangent kernel of {at.value.size} outputs is too large to factorise: at most {MOST}.",
-    )
+    if at.value.size > MOST:
+        raise Unanswered(f"the tangent kernel of {at.value.size} outputs is too large to factorise: at most {MOST}")
     at = at if trained is None else _restricted(at, trained)
     if instance.regression and trained is None:
         K = np.asarray(tangent.kernel(problem, start))
@@ -107,7 +105,7 @@ def _on_features(instance: Instance, start: PyTree[Array], trained: PyTree[Array
     h = at.pull_back(jnp.asarray(coefficients, at.value.dtype).reshape(at.value.shape))
     params = jax.tree.map(lambda leaf, along: leaf + scale * along, start, h)
     size = float(np.sqrt(coefficients @ K @ coefficients))
-    anchored = Tangent(model=instance.experiment.model).anchored(start)
+    anchored = Tangent(model=instance.model).anchored(start)
     return KernelPredictor(anchored, params, size, margin)
 
 

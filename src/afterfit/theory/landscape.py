@@ -110,7 +110,7 @@ class Manifold:
     these and p − m zeros are all that ∇²g has, for m outputs and p parameters. `misfit` is ‖f − y‖/‖y‖.
     """
 
-    eigenvalues: tuple[float, ...]
+    eigenvalues: tuple[float, ...] = dataclasses.field(repr=False)
     parameters: int
     misfit: float
     zero: float
@@ -134,12 +134,6 @@ class Manifold:
     def gap(self) -> float:
         """η, the least non-zero eigenvalue: the Morse–Bott constant at this point (0 if there is none)."""
         return self.eigenvalues[self.rank - 1] if self.rank else 0.0
-
-    @property
-    def clearance(self) -> float:
-        """η over the largest eigenvalue that counts as 0 (∞ if all others are exactly 0): how clear the rank is."""
-        rest = max(self.eigenvalues[self.rank :], default=0.0)
-        return self.gap / rest if rest > 0 else math.inf
 
 
 def hessian_rank(problem: Problem, params: PyTree[Array], zero: float = _ZERO) -> Manifold:

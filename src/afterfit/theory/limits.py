@@ -1,14 +1,17 @@
-"""Where a run must end: every limit that theory knows for it, and how far the run is from each."""
+"""Where a run must end: every limit that theory knows for it, and how far the run is from each.
+
+A new limit is a subclass of `Limit` with a `name`.
+"""
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Iterator
-from typing import Any
+import abc
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import numpy as np
 
+from afterfit import html
 from afterfit.models import (
     DeepMatrixFactorisation,
     DiagonalNet,
@@ -19,14 +22,24 @@ from afterfit.models import (
     SymmetricFactorisation,
 )
 from afterfit.penalties import L1, L2, NoPenalty, Nuclear
+from afterfit.rules import Rule
 from afterfit.run import Run
-from afterfit.spec import SpecError
+from afterfit.theory.errors import Unanswered
 from afterfit.theory.instance import Instance, instance_of
 from afterfit.theory.kernel import KernelPredictor, has_last_layer, kernel_predictor, last_layer_predictor
 from afterfit.theory.named import Named
+from afterfit.theory.obstacles import (
+    not_decayed,
+    not_linear_in_input,
+    not_margin,
+    not_matrices,
+    not_model,
+    not_penalty,
+    not_squared,
+    not_vectors,
+)
 from afterfit.theory.potentials import Q, QDepth
 from afterfit.theory.programs import (
-    NotSeparableError,
     lasso,
     max_l1_margin,
     max_l2_margin,
@@ -39,60 +52,99 @@ from afterfit.theory.programs import (
 )
 from afterfit.turns import computing
 
-__all__ = ["Limit", "Limits", "limits"]
+__all__ = [
+    "ArgminQ",
+    "ArgminQDepth",
+    "KernelInterpolation",
+    "KernelMaxMargin",
+    "Lasso",
+    "LastLayerOnly",
+    "Limit",
+    "Limits",
+    "MaxL1Margin",
+    "MaxL2Margin",
+    "MinL1",
+    "MinL2",
+    "MinLp",
+    "MinNuclear",
+    "NuclearPenalised",
+    "Ridge",
+    "limits",
+]
 
 _WIDEST = 4000  # weights up to which the lasso goes to a general solver
 
 
-@dataclasses.dataclass(frozen=True)
-class Limit:
+class Limit(Rule):
     """A predictor that some theorem sends the run to.
 
     `regime` is `"kernel"` (early, or from a large start), `"rich"` (late, or from a small one), `"between"` or
     `"penalised"` (the end at the penalty's finite strength). `train` and `test` are its metrics, in the task's units.
     `distance` is that of the run's end from it: ‖w − w_limit‖/‖w_limit‖ of the predictors (their test outputs for a
     model that is not linear in its input); for classifiers, of their directions.
+
+    One of your own says when it applies (`obstacle`) and finds the predictor (`find`).
     """
 
-    name: str
     source: str
-    regime: str
+    regime: ClassVar[str]
+
     train: float
     test: float
     distance: float
     predictor: np.ndarray
 
+    def __init__(self, instance: Instance):
+        found = self.find(instance)
+        if isinstance(found, KernelPredictor):
+            model, params = found.model, found.params
+        else:
+            model, params = Linear(), {"weights": jax.numpy.asarray(found)}
+        self.train, self.test = instance.score(model, params)
+        self.predictor = _predictor(instance, model, params)
+        self.distance = _apart(instance, _predictor(instance, instance.model, instance.end), self.predictor)
+
+    @classmethod
+    @abc.abstractmethod
+    def obstacle(cls, instance: Instance) -> str | None:
+        """Why it is no limit of this instance; None if it is."""
+
+    @abc.abstractmethod
+    def find(self, instance: Instance) -> np.ndarray | KernelPredictor:
+        """The weights of a linear predictor, or one on tangent features; `Unanswered` if it turns out not to exist."""
+
     def __str__(self) -> str:
         return f"{self.name:24} {self.regime:10} {self.test:10.4g} {self.distance:9.2g}  {self.source}"
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(test={self.test:.4g}, distance={self.distance:.2g})"
+
 
 class Limits(Named):
-    """The limits of one run, in order and by name; `skipped` says of others why they could not be computed."""
-
-    skipped: dict[str, str]
+    """The limits of one run, in order, by class and by name; `silent` says of the others why they do not apply."""
 
     @property
     def nearest(self) -> Limit:
         """The limit that the run ended closest to."""
         if not self:
-            raise SpecError(f"no limit could be computed for this run: {'; '.join(self.skipped.values())}")
+            raise Unanswered(f"no limit is known for this run: {'; '.join(self.silent.values())}.")
         return min(self, key=lambda limit: limit.distance)
 
     def __str__(self) -> str:
         head = f"{'limit':24} {'regime':10} {'test':>10} {'distance':>9}  source"
-        return "\n".join(
-            [head, *map(str, self), *(f"{name:24} not computed: {why}" for name, why in self.skipped.items())]
-        )
+        reasons: dict[str, list[str]] = {}  # there are many limits, and few reasons
+        for rule, why in self.silent.items():
+            reasons.setdefault(why, []).append(rule.name)
+        silent = (f"{', '.join(names)}: not for this run: {why}" for why, names in reasons.items())
+        return "\n".join([head, *map(str, self), *silent])
 
-    __repr__ = __str__
-
-
-@dataclasses.dataclass(frozen=True)
-class _Candidate:
-    name: str
-    source: str
-    regime: str
-    find: Callable[[], Any]  # weights, or a KernelPredictor
+    def _repr_html_(self) -> str:
+        rows = [
+            (limit.name, limit.regime, f"{limit.train:.4g}", f"{limit.test:.4g}", f"{limit.distance:.2g}", limit.source)
+            for limit in self
+        ]
+        head = ("limit", "regime", "train", "test", "distance of the end", "source")
+        return html.table(head, rows, "Where it could end") + self._silent_html()
 
 
 def limits(run: Run) -> Limits:
@@ -100,38 +152,12 @@ def limits(run: Run) -> Limits:
 
     ```python
     print(af.theory.limits(run))
-    af.theory.limits(run)["max-L1-margin"].distance
+    af.theory.limits(run)[af.theory.MaxL1Margin].distance
     ```
     """
     instance = instance_of(run)
-    known, skipped = [], {}
     with computing():
-        for candidate in _candidates(instance):
-            try:
-                known.append(_measured(instance, candidate))
-            except (SpecError, NotSeparableError, RuntimeError) as error:
-                skipped[candidate.name] = str(error)
-    if not isinstance(instance.model, LinearModel):
-        name = type(instance.experiment.model).__name__
-        skipped["least norms" if instance.regression else "max margins"] = (
-            f"they are for models that are linear in their input, and {name} is not"
-        )
-    found = Limits(known)
-    found.skipped = skipped
-    return found
-
-
-def _measured(instance: Instance, candidate: _Candidate) -> Limit:
-    found = candidate.find()
-    if isinstance(found, KernelPredictor):
-        model, params = found.model, found.params
-    else:
-        model, params = Linear(), {"weights": jax.numpy.asarray(found)}
-    train, test = instance.score(model, params)
-    limit, end = _predictor(instance, model, params), _predictor(instance, instance.model, instance.end)
-    return Limit(
-        candidate.name, candidate.source, candidate.regime, train, test, _apart(instance, end, limit), np.asarray(limit)
-    )
+        return Limits.of(Limit.known(), instance, lambda limit: limit(instance))
 
 
 def _predictor(instance: Instance, model: Any, params: Any) -> np.ndarray:
@@ -147,113 +173,309 @@ def _apart(instance: Instance, end: np.ndarray, limit: np.ndarray) -> float:
     return float(np.linalg.norm(a - b) / np.linalg.norm(b))
 
 
-def _candidates(instance: Instance) -> Iterator[_Candidate]:
-    yield _kernel(instance)
-    if has_last_layer(instance.experiment.model) and not instance.model.linear:
-        yield _Candidate(
-            "last layer only", "Woodworth et al. 2020, Fig. 6c", "kernel", lambda: last_layer_predictor(instance)
+# ------------------------------------------------------------------------------------------------ the kernel regime
+
+
+class KernelInterpolation(Limit):
+    """The interpolating predictor of least norm on the tangent features at the start."""
+
+    name, source, regime = "kernel interpolation", "Lyu et al. 2023, Thm 3.9", "kernel"
+
+    @classmethod
+    def obstacle(cls, instance: Instance) -> str | None:
+        return not_squared(instance)
+
+    def find(self, instance: Instance) -> KernelPredictor:
+        return kernel_predictor(instance)
+
+
+class KernelMaxMargin(Limit):
+    """The classifier of largest margin on the tangent features at the start."""
+
+    name, source, regime = "kernel max-margin", "Lyu et al. 2023, Thm 3.4", "kernel"
+
+    @classmethod
+    def obstacle(cls, instance: Instance) -> str | None:
+        return not_margin(instance)
+
+    def find(self, instance: Instance) -> KernelPredictor:
+        return kernel_predictor(instance)
+
+
+class LastLayerOnly(Limit):
+    """The same on the features of the last layer, whose weights start from 0."""
+
+    name, source, regime = "last layer only", "Woodworth et al. 2020, Fig. 6c", "kernel"
+
+    @classmethod
+    def obstacle(cls, instance: Instance) -> str | None:
+        model = instance.experiment.model
+        if instance.model.linear:
+            return f"{type(model).__name__} is linear in its parameters: training all is no more than this"
+        named = has_last_layer(model)
+        return None if named else f"it is for models that name their last layer, which {type(model).__name__} does not"
+
+    def find(self, instance: Instance) -> KernelPredictor:
+        return last_layer_predictor(instance)
+
+
+# -------------------------------------------------------------------------------- linear classifiers of large margin
+
+
+class MaxL2Margin(Limit):
+    """argmin ‖w‖₂ subject to yᵢ⟨w, xᵢ⟩ ≥ 1."""
+
+    name, source, regime = "max-L2-margin", "Lyu et al. 2023, Cor. 3.6", "kernel"
+
+    @classmethod
+    def obstacle(cls, instance: Instance) -> str | None:
+        return not_margin(instance) or not_vectors(instance)
+
+    def find(self, instance: Instance) -> np.ndarray:
+        return max_l2_margin(instance.design, instance.targets)
+
+
+class MaxL1Margin(Limit):
+    """argmin ‖w‖₁ subject to yᵢ⟨w, xᵢ⟩ ≥ 1."""
+
+    name, source, regime = "max-L1-margin", "Lyu et al. 2023, Cor. 3.7", "rich"
+
+    @classmethod
+    def obstacle(cls, instance: Instance) -> str | None:
+        return not_margin(instance) or not_vectors(instance)
+
+    def find(self, instance: Instance) -> np.ndarray:
+        return max_l1_margin(instance.design, instance.targets)
+
+
+# ----------------------------------------------------------------------------------------- solutions of least norm
+
+
+class MinL2(Limit):
+    """The interpolating weights of least L2 norm."""
+
+    name, source, regime = "min-L2", "Woodworth et al. 2020, §4", "kernel"
+
+    @classmethod
+    def obstacle(cls, instance: Instance) -> str | None:
+        return not_squared(instance) or not_linear_in_input(instance)
+
+    def find(self, instance: Instance) -> np.ndarray:
+        return min_l2(instance.rows, instance.targets).reshape(instance.design.shape[1:])
+
+
+class MinL1(Limit):
+    """The interpolating weights of least L1 norm."""
+
+    name, source, regime = "min-L1", "Woodworth et al. 2020, §4", "rich"
+
+    @classmethod
+    def obstacle(cls, instance: Instance) -> str | None:
+        return not_squared(instance) or not_vectors(instance)
+
+    def find(self, instance: Instance) -> np.ndarray:
+        return min_l1(instance.design, instance.targets)
+
+
+class MinLp(Limit):
+    """The stationary point of Σ|βᵢ|^{2/D} among the solutions that the run's end leads to, D > 2 the depth."""
+
+    name, source, regime = "stationary min-L(2/D)", "Woodworth et al. 2020, §5", "rich"
+
+    @classmethod
+    def obstacle(cls, instance: Instance) -> str | None:
+        wrong = not_squared(instance) or not_model(instance, DiagonalNet)
+        return wrong or cls._shallow(instance) or not_decayed(instance)
+
+    @staticmethod
+    def _shallow(instance: Instance) -> str | None:
+        depth = _diagonal(instance).depth
+        return None if depth > 2 else f"it is for depths above 2, not {depth}"
+
+    def find(self, instance: Instance) -> np.ndarray:
+        model = _diagonal(instance)
+        end = np.asarray(model.weights(instance.end))
+        return min_lp(instance.design, instance.targets, 2 / model.depth, end)
+
+
+class MinNuclear(Limit):
+    """The interpolating matrix of least nuclear norm."""
+
+    name, source, regime = "min-nuclear", "Lyu et al. 2023, §3.3.3", "rich"
+
+    @classmethod
+    def obstacle(cls, instance: Instance) -> str | None:
+        return not_squared(instance) or not_matrices(instance)
+
+    def find(self, instance: Instance) -> np.ndarray:
+        return min_nuclear(instance.design, instance.targets, symmetric=_symmetric(instance))
+
+
+# --------------------------------------------------------------------------------- diagonal nets without a penalty
+
+
+def _diagonal(instance: Instance) -> DiagonalNet:
+    model = instance.experiment.model
+    assert isinstance(model, DiagonalNet), "an obstacle to any other"
+    return model
+
+
+class _Potential(Limit):
+    """Where the flow of a diagonal net w₊^D − w₋^D ends from w₊ = w₋: between the kernel and the rich regime."""
+
+    regime = "between"
+
+    @classmethod
+    def obstacle(cls, instance: Instance) -> str | None:
+        return (
+            not_squared(instance)
+            or not_model(instance, DiagonalNet)
+            or not_penalty(instance, NoPenalty)
+            or cls._unbalanced(instance)
+            or cls._of_depth(instance)
         )
-    if not isinstance(instance.model, LinearModel):
-        return
-    if not instance.regression:
-        yield from _margins(instance)
-        return
-    yield from _least_norms(instance)
-    yield from _potentials(instance)
-    yield from _penalised(instance)
+
+    @staticmethod
+    def _unbalanced(instance: Instance) -> str | None:
+        plus, minus = (np.asarray(instance.initial[name]) for name in ("plus", "minus"))
+        balanced = np.array_equal(plus, minus) and bool(np.all(plus != 0))
+        return None if balanced else "it is for a start with w₊ = w₋ without a zero entry"
+
+    @classmethod
+    @abc.abstractmethod
+    def _of_depth(cls, instance: Instance) -> str | None: ...
 
 
-def _kernel(instance: Instance) -> _Candidate:
-    name, source = ("kernel interpolation", "Thm 3.9") if instance.regression else ("kernel max-margin", "Thm 3.4")
-    return _Candidate(name, f"Lyu et al. 2023, {source}", "kernel", lambda: kernel_predictor(instance))
+class ArgminQ(_Potential):
+    """The solution of least Q."""
+
+    name, source = "argmin Q", "Woodworth et al. 2020, Thm 1"
+
+    @classmethod
+    def _of_depth(cls, instance: Instance) -> str | None:
+        depth = _diagonal(instance).depth
+        return None if depth == 2 else f"it is for depth 2, not {depth}"
+
+    def find(self, instance: Instance) -> np.ndarray:
+        return Q(1.0, np.asarray(instance.initial["plus"])).minimise(instance.design, instance.targets)
 
 
-def _margins(instance: Instance) -> Iterator[_Candidate]:
-    X, y = instance.design, instance.targets
-    if X.ndim == 2:
-        yield _Candidate("max-L2-margin", "Lyu et al. 2023, Cor. 3.6", "kernel", lambda: max_l2_margin(X, y))
-        yield _Candidate("max-L1-margin", "Lyu et al. 2023, Cor. 3.7", "rich", lambda: max_l1_margin(X, y))
+class ArgminQDepth(_Potential):
+    """The solution of least Q^D."""
+
+    name, source = "argmin Q^D", "Woodworth et al. 2020, Thm 3"
+
+    @classmethod
+    def _of_depth(cls, instance: Instance) -> str | None:
+        depth, plus = _diagonal(instance).depth, np.asarray(instance.initial["plus"])
+        if depth == 2:
+            return "it is for depths above 2, not 2"
+        return None if np.ptp(plus) == 0 else "it is for a start with all entries equal"
+
+    def find(self, instance: Instance) -> np.ndarray:
+        alpha = abs(float(np.asarray(instance.initial["plus"])[0]))
+        return QDepth(alpha, _diagonal(instance).depth).minimise(instance.design, instance.targets)
 
 
-def _least_norms(instance: Instance) -> Iterator[_Candidate]:
-    X, y, model = instance.design, instance.targets, instance.experiment.model
-    flat, shape = X.reshape(len(X), -1), X.shape[1:]
-    yield _Candidate("min-L2", "Woodworth et al. 2020, §4", "kernel", lambda: min_l2(flat, y).reshape(shape))
-    if X.ndim == 2:
-        yield _Candidate("min-L1", "Woodworth et al. 2020, §4", "rich", lambda: min_l1(X, y))
-        if type(model) is DiagonalNet and model.depth > 2 and instance.decay:
-            power = 2 / model.depth
-            yield _Candidate(
-                f"min-L(2/{model.depth}), stationary",
-                "Woodworth et al. 2020, §5",
-                "rich",
-                lambda: min_lp(X, y, power, np.asarray(model.weights(instance.end))),
-            )
-    else:
-        symmetric = type(model) is SymmetricFactorisation
-        yield _Candidate(
-            "min-nuclear", "Lyu et al. 2023, §3.3.3", "rich", lambda: min_nuclear(X, y, symmetric=symmetric)
-        )
+# ------------------------------------------------------------------------------- the end at the penalty's strength
 
 
-def _potentials(instance: Instance) -> Iterator[_Candidate]:
-    model, penalty = instance.experiment.model, instance.experiment.penalty
-    if type(model) is not DiagonalNet or not (type(penalty) is NoPenalty or penalty.strength == 0):
-        return
-    plus, minus = (np.asarray(instance.initial[name]) for name in ("plus", "minus"))
-    if not np.array_equal(plus, minus):
-        return
-    X, y = instance.design, instance.targets
-    if model.depth == 2:
-        yield _Candidate("argmin Q", "Woodworth et al. 2020, Thm 1", "between", lambda: Q(1.0, plus).minimise(X, y))
-    elif np.ptp(plus) == 0:
-        potential = QDepth(abs(float(plus[0])), model.depth)
-        yield _Candidate("argmin Q^D", "Woodworth et al. 2020, Thm 3", "between", lambda: potential.minimise(X, y))
+class _Norm(NamedTuple):
+    """A penalty on the parameters as one on the predictor: `factor` times its strength times a norm."""
+
+    kind: type
+    factor: float
+    source: str
 
 
-def _penalised(instance: Instance) -> Iterator[_Candidate]:
-    """The end at a finite strength, where the penalty on the parameters is known as one on the predictor.
+def _norm(instance: Instance) -> _Norm | None:
+    """The norm of the predictor that the penalty comes to, if that is known.
 
     Weight decay ½λ‖θ‖² is ½λ‖β‖₁ on w₊² − w₋², λ‖β‖₁ on u ⊙ v, λ‖W‖_* on UVᵀ and ½λ‖W‖_* on UUᵀ − VVᵀ, each being the
     least over all parameters with that predictor.
     """
-    model, penalty = instance.experiment.model, instance.experiment.penalty
-    if type(penalty) not in (L1, L2, Nuclear) or penalty.strength == 0:
-        return
-    X, y, strength = instance.design, instance.targets, float(penalty.strength) / instance.half_factor
-    flat, shape = X.reshape(len(X), -1), X.shape[1:]
-
-    def l1(strength: float, source: str) -> _Candidate:
-        return _Candidate("lasso", source, "penalised", lambda: _lasso(flat, y, strength).reshape(shape))
-
-    def nuclear(strength: float, source: str, symmetric: bool = False) -> _Candidate:
-        return _Candidate(
-            "nuclear-penalised",
-            source,
-            "penalised",
-            lambda: nuclear_penalised(X, y, strength, symmetric=symmetric),
-        )
-
-    if type(penalty) is L2:
-        if type(model) is Linear:
-            yield _Candidate(
-                "ridge", "Notsawo et al. 2025, Thm 3.6", "penalised", lambda: ridge(flat, y, strength).reshape(shape)
-            )
-        elif type(model) is DiagonalNet and model.depth == 2:
-            yield l1(strength / 2, "Lyu et al. 2023, Cor. 3.7")
-        elif type(model) is DiagonalProduct and model.depth == 2:
-            yield l1(strength, "Boursier et al. 2025, App. D.2")
-        elif type(model) is MatrixFactorisation or (type(model) is DeepMatrixFactorisation and model.depth == 2):
-            yield nuclear(strength, "Boursier et al. 2025, §5")
-        elif type(model) is SymmetricFactorisation:
-            yield nuclear(strength / 2, "Lyu et al. 2023, §3.3.3", symmetric=True)
-    elif type(model) is Linear and type(penalty) is L1:
-        yield l1(strength, "Notsawo et al. 2025, Thm 3.1")
-    elif type(model) is Linear and X.ndim == 3:
-        yield nuclear(strength, "Notsawo et al. 2025, Thm 3.4")
+    model, penalty = instance.experiment.model, type(instance.experiment.penalty)
+    if type(model) is Linear:
+        sources = {L1: "Thm 3.1", Nuclear: "Thm 3.4", L2: "Thm 3.6"}
+        return _Norm(penalty, 1.0, f"Notsawo et al. 2025, {sources[penalty]}") if penalty in sources else None
+    if penalty is not L2:
+        return None
+    if type(model) is DiagonalNet and model.depth == 2:
+        return _Norm(L1, 0.5, "Lyu et al. 2023, Cor. 3.7")
+    if type(model) is DiagonalProduct and model.depth == 2:
+        return _Norm(L1, 1.0, "Boursier et al. 2025, App. D.2")
+    if type(model) is MatrixFactorisation or (type(model) is DeepMatrixFactorisation and model.depth == 2):
+        return _Norm(Nuclear, 1.0, "Boursier et al. 2025, §5")
+    if type(model) is SymmetricFactorisation:
+        return _Norm(Nuclear, 0.5, "Lyu et al. 2023, §3.3.3")
+    return None
 
 
-def _lasso(X: np.ndarray, y: np.ndarray, strength: float) -> np.ndarray:
-    if X.shape[1] > _WIDEST:
-        raise SpecError(f"{X.shape[1]} weights are too many for the lasso here: at most {_WIDEST}.")
-    return lasso(X, y, strength)
+def _symmetric(instance: Instance) -> bool:
+    return type(instance.experiment.model) is SymmetricFactorisation
+
+
+class _Penalised(Limit):
+    """Where loss and penalty balance, where the penalty on the parameters is known as a norm of the predictor."""
+
+    regime = "penalised"
+    norm: ClassVar[type]
+
+    @classmethod
+    def obstacle(cls, instance: Instance) -> str | None:
+        return not_squared(instance) or not_linear_in_input(instance) or cls._not_this_norm(instance)
+
+    @classmethod
+    def _not_this_norm(cls, instance: Instance) -> str | None:
+        penalty, model = instance.experiment.penalty, type(instance.experiment.model).__name__
+        if type(penalty) is NoPenalty or not penalty.strength:
+            return "there is no penalty"
+        found, name = _norm(instance), type(penalty).__name__
+        if found is None:
+            return f"which norm of the predictor {name} on the parameters of {model} comes to is not known"
+        return None if found.kind is cls.norm else f"{name} on {model} comes to the norm {found.kind.__name__}"
+
+    def find(self, instance: Instance) -> np.ndarray:
+        norm = _norm(instance)
+        assert norm is not None
+        self.source = norm.source
+        strength = float(instance.experiment.penalty.strength) / instance.half_factor * norm.factor
+        return self.minimise(instance, strength).reshape(instance.design.shape[1:])
+
+    @abc.abstractmethod
+    def minimise(self, instance: Instance, strength: float) -> np.ndarray:
+        """argmin ½‖Xw − y‖² + strength·norm(w)."""
+
+
+class Ridge(_Penalised):
+    """The end under an L2 norm of the predictor."""
+
+    name, norm = "ridge", L2
+
+    def minimise(self, instance: Instance, strength: float) -> np.ndarray:
+        return ridge(instance.rows, instance.targets, strength)
+
+
+class Lasso(_Penalised):
+    """The end under an L1 norm of the predictor."""
+
+    name, norm = "lasso", L1
+
+    def minimise(self, instance: Instance, strength: float) -> np.ndarray:
+        weights = instance.rows.shape[1]
+        if weights > _WIDEST:
+            raise Unanswered(f"{weights} weights are too many for the lasso here: at most {_WIDEST}")
+        return lasso(instance.rows, instance.targets, strength)
+
+
+class NuclearPenalised(_Penalised):
+    """The end under a nuclear norm of the predictor."""
+
+    name, norm = "nuclear-penalised", Nuclear
+
+    @classmethod
+    def obstacle(cls, instance: Instance) -> str | None:
+        return super().obstacle(instance) or not_matrices(instance)
+
+    def minimise(self, instance: Instance, strength: float) -> np.ndarray:
+        return nuclear_penalised(instance.design, instance.targets, strength, symmetric=_symmetric(instance))

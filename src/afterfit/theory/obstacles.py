@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from afterfit.losses import Squared
+from afterfit.models import LinearModel
 from afterfit.penalties import L2, NoPenalty
 from afterfit.theory.instance import Instance
 
@@ -10,10 +11,13 @@ __all__ = [
     "not_decayed",
     "not_dynamics",
     "not_homogeneous",
+    "not_linear_in_input",
     "not_margin",
+    "not_matrices",
     "not_model",
     "not_penalty",
     "not_squared",
+    "not_vectors",
 ]
 
 
@@ -29,6 +33,21 @@ def not_margin(instance: Instance) -> str | None:
 def not_model(instance: Instance, *known: type) -> str | None:
     model = type(instance.experiment.model)
     return None if model in known else f"it is for {_names(known)}, not {model.__name__}"
+
+
+def not_linear_in_input(instance: Instance) -> str | None:
+    if isinstance(instance.model, LinearModel):
+        return None
+    return f"it is for models that are linear in their input, and {type(instance.experiment.model).__name__} is not"
+
+
+def not_vectors(instance: Instance) -> str | None:
+    """For linear predictors of vectors; so with the next."""
+    return not_linear_in_input(instance) or (None if instance.design.ndim == 2 else "it is for vectors, not matrices")
+
+
+def not_matrices(instance: Instance) -> str | None:
+    return not_linear_in_input(instance) or (None if instance.design.ndim == 3 else "it is for matrices, not vectors")
 
 
 def not_penalty(instance: Instance, *known: type) -> str | None:

@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 
 from afterfit.plot import Moment, Overlay, plain, plot_run
 from afterfit.run import Run
-from afterfit.theory.clocks import Clock, clock
+from afterfit.theory.clocks import Clock, Clocks, clocks
 from afterfit.theory.forecast import Forecast, forecast
 from afterfit.theory.instance import instance_of
 from afterfit.theory.limits import Limits, limits
-from afterfit.theory.named import Named
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -21,7 +20,7 @@ __all__ = ["overlay", "plot"]
 _ORDER = 10.0  # a time of some order may come a factor this much earlier or later
 
 
-def overlay(limits: Limits, clocks: Named, foreseen: Forecast | None = None) -> Overlay:
+def overlay(limits: Limits, clocks: Clocks, foreseen: Forecast | None = None) -> Overlay:
     """The foreseen curve, the levels of limits and the times of clocks, for `plot_run`; of equal levels, the first."""
     levels: dict[str, float] = {}
     for limit in limits:
@@ -33,12 +32,12 @@ def overlay(limits: Limits, clocks: Named, foreseen: Forecast | None = None) -> 
 
 
 def _moment(told: Clock) -> Moment:
-    """A clock as it may be drawn: what its theorem claims, and no more."""
+    """A clock as it may be drawn: what its theorem promises, and no more."""
     time, symbol = told.prediction, told.symbol or plain(told.name)
-    if told.claim == "order":
+    if told.promise == "order":
         words = f"{told.event} ~ {symbol}"
         return Moment(words, time, time / _ORDER, time * _ORDER, False, told.measured)
-    if told.claim == "at most":
+    if told.promise == "at most":
         return Moment(f"{told.event} ≤ {symbol}", time, 0.0, time, True, told.measured)
     low, high = told.window or (time, time)
     return Moment(f"{told.event} ≈ {symbol}", time, low, high, True, told.measured)
@@ -51,4 +50,4 @@ def plot(run: Run) -> Figure:
     af.theory.plot(run).savefig("run.png", dpi=150)
     ```
     """
-    return plot_run(run, overlay(limits(run), clock(run), forecast(instance_of(run).experiment)))
+    return plot_run(run, overlay(limits(run), clocks(run), forecast(instance_of(run).experiment)))

@@ -14,9 +14,10 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from afterfit.spec import require
+from afterfit.theory.errors import NotSeparableError, Unanswered
 
 __all__ = [
-    "NotSeparableError",
+    "check_solved",
     "lasso",
     "max_l1_margin",
     "max_l2_margin",
@@ -25,17 +26,15 @@ __all__ = [
     "min_l2",
     "min_lp",
     "min_nuclear",
+    "non_negative",
     "nuclear_penalised",
     "ridge",
     "single_entries",
+    "solve",
 ]
 
 _ALL_AT_ONCE = 2_000  # columns of a linear program that are given to the solver together
 _FACES = 40  # rows + columns of a matrix up to which its nuclear norm goes to an interior-point method
-
-
-class NotSeparableError(RuntimeError):
-    """No classifier of the kind asked for has a positive margin on these data."""
 
 
 # -------------------------------------------------------------------------------------------------- regression
@@ -91,7 +90,7 @@ def lasso(X: Float[np.ndarray, "n d"], y: Float[np.ndarray, " n"], strength: flo
     import cvxpy as cp
 
     a = cp.Variable(X.shape[1])
-    _solve(cp.Problem(cp.Minimize(cp.sum_squares(X @ a - y) / (2 * strength) + cp.norm1(a))))
+    solve(cp.Problem(cp.Minimize(cp.sum_squares(X @ a - y) / (2 * strength) + cp.norm1(a))))
     assert a.value is not None
     return _polish_lasso(X, y, strength, a.value)
 
@@ -126,18 +125,26 @@ def max_margin(K: Float[np.ndarray, "m m"]) -> Float[np.ndarray, " m"]:
     A least-distance program, solved exactly by non-negative least squares (Lawson and Hanson 1974, ch. 23); raises
     `NotSeparableError` where no h has a positive margin.
     """
-    from scipy.optimize import nnls
-
     m, scale = len(K), float(np.mean(np.diag(K)))
     values, vectors = np.linalg.eigh(K / scale)
     features = np.sqrt(np.clip(values, 0.0, None))[:, None] * vectors.T  # columns with the same inner products
     wanted = np.zeros(m + 1)
     wanted[-1] = 1.0
-    u, _ = nnls(np.concatenate([features, np.ones((1, m))]), wanted, maxiter=max(1000, 30 * m))
+    u = non_negative(np.concatenate([features, np.ones((1, m))]), wanted, max(1000, 30 * m))
     short = 1 - np.sum(u)  # 1 − Σu = ‖residual‖², which is 0 where the zᵢ have 0 in their convex hull
     if short < 1e-11:
-        raise NotSeparableError("the data are not linearly separable: no direction has a positive margin on them.")
+        raise NotSeparableError("the data are not linearly separable: no direction has a positive margin on them")
     return u / short / scale
+
+
+def non_negative(A: np.ndarray, b: np.ndarray, steps: int) -> np.ndarray:
+    """argmin ‖Ax − b‖ over x ≥ 0."""
+    from scipy.optimize import nnls
+
+    try:
+        return nnls(A, b, maxiter=steps)[0]
+    except RuntimeError as error:  # SciPy's word for too many steps
+        raise Unanswered(f"non-negative least squares did not end: {error}") from error
 
 
 def max_l1_margin(X: Float[np.ndarray, "n d"], y: Float[np.ndarray, " n"]) -> Float[np.ndarray, " d"]:
@@ -167,8 +174,8 @@ def _linear_program(Z: np.ndarray, b: np.ndarray, equal: bool) -> np.ndarray:
     constraints = {"A_eq": A, "b_eq": b} if equal else {"A_ub": -A, "b_ub": -b}
     solution = linprog(np.ones(2 * d), **constraints, method="highs")
     if solution.status == 2:
-        raise NotSeparableError("no predictor satisfies the constraints: the data cannot be fitted.")
-    _solved(solution.success, solution.message)
+        raise NotSeparableError("no predictor satisfies the constraints: the data cannot be fitted")
+    check_solved(solution.success, solution.message)
     return solution.x[:d] - solution.x[d:]
 
 
@@ -190,7 +197,7 @@ def _columns_in_use(Z: np.ndarray, b: np.ndarray, equal: bool) -> np.ndarray:
         if moved <= 1e-9 * sigma and abs(np.sum(np.abs(w)) - b @ nu) <= 1e-8 * np.sum(np.abs(w)):
             return np.flatnonzero(np.abs(Z.T @ nu) > 1 - 1e-6)
         sigma *= 3
-    raise NotSeparableError("no predictor satisfies the constraints: the data cannot be fitted.")
+    raise NotSeparableError("no predictor satisfies the constraints: the data cannot be fitted")
 
 
 def _feasible_step(
@@ -265,9 +272,9 @@ def _nuclear(X: np.ndarray, y: np.ndarray, strength: float | None, symmetric: bo
     W = cp.Variable(shape, symmetric=symmetric)
     misfit = X.reshape(len(X), -1) @ cp.vec(W, order="C") - y
     if strength is None:
-        _solve(cp.Problem(cp.Minimize(cp.normNuc(W)), [misfit == 0]))
+        solve(cp.Problem(cp.Minimize(cp.normNuc(W)), [misfit == 0]))
     else:
-        _solve(cp.Problem(cp.Minimize(cp.sum_squares(misfit) / (2 * strength) + cp.normNuc(W))))
+        solve(cp.Problem(cp.Minimize(cp.sum_squares(misfit) / (2 * strength) + cp.normNuc(W))))
     assert W.value is not None
     return W.value
 
@@ -289,7 +296,7 @@ def _split(X: np.ndarray, y: np.ndarray, shape: tuple[int, ...], strength: float
         z = z + v - w
         if np.linalg.norm(v - w) <= 1e-8 * size:
             return v.reshape(shape)
-    raise RuntimeError("the nuclear-norm program was not solved: 20000 steps of splitting were not enough.")
+    raise Unanswered("the nuclear-norm program was not solved: 20000 steps of splitting were not enough")
 
 
 def _soften(w: np.ndarray, shape: tuple[int, ...], step: float, symmetric: bool) -> np.ndarray:
@@ -301,15 +308,22 @@ def _soften(w: np.ndarray, shape: tuple[int, ...], step: float, symmetric: bool)
     return ((U * np.maximum(values - step, 0.0)) @ Vt).ravel()
 
 
-def _solve(problem) -> None:
+def solve(problem) -> None:
+    """Solve a CVXPY problem by Clarabel; `Unanswered` where that fails."""
+    from cvxpy.error import SolverError
+
     with warnings.catch_warnings():
         # "Solution may be inaccurate" is said of solutions good to 1e-6; what matters here is compared below
         # that by the caller, and a failure to solve is an error.
         warnings.simplefilter("ignore", UserWarning)
-        problem.solve(solver="CLARABEL")
-    _solved(problem.status in ("optimal", "optimal_inaccurate"), problem.status)
+        try:
+            problem.solve(solver="CLARABEL")
+        except SolverError as error:
+            raise Unanswered("the convex program was not solved: Clarabel failed on its numbers") from error
+    check_solved(problem.status in ("optimal", "optimal_inaccurate"), problem.status)
 
 
-def _solved(success: bool, status: str) -> None:
+def check_solved(success: bool, status: str) -> None:
+    """`Unanswered`, with the solver's own word, unless it succeeded."""
     if not success:
-        raise RuntimeError(f"the convex program was not solved: {status}.")
+        raise Unanswered(f"the convex program was not solved: {status}")

@@ -18,7 +18,8 @@ from numpy.typing import ArrayLike
 
 from afterfit.spec import nearest, require
 from afterfit.tasks.matrices import leverage_scores
-from afterfit.theory.programs import _solve, _solved
+from afterfit.theory.errors import Unanswered
+from afterfit.theory.programs import check_solved, solve
 
 __all__ = [
     "Constant",
@@ -213,8 +214,8 @@ def robust_null_space_constant(A: Float[np.ndarray, "m n"], rho: float, support:
     for pattern in _signs(len(chosen)):
         signs.value = pattern
         try:
-            _solve(problem)
-        except RuntimeError:
+            solve(problem)
+        except Unanswered:
             if problem.status in ("infeasible", "infeasible_inaccurate"):
                 return math.inf
             raise
@@ -417,7 +418,7 @@ def _share(rows: np.ndarray, support: Sequence[int], signs: np.ndarray) -> tuple
         b_ub=[1.0],
         method="highs",
     )
-    _solved(solution.success, solution.message)
+    check_solved(solution.success, solution.message)
     return min(-float(solution.fun), 1.0), solution.x[:n] - solution.x[n:]
 
 
@@ -455,7 +456,7 @@ def _climb_ranks(basis: np.ndarray, W: np.ndarray, r: int) -> float:
     for _ in range(8):
         U, _, Vt = np.linalg.svd(W)
         gains.value = np.tensordot(basis, U[:, :r] @ Vt[:r], axes=2)
-        _solve(problem)
+        solve(problem)
         assert weights.value is not None
         W = np.tensordot(weights.value, basis, axes=1)
         share = _leading_share(W, r)

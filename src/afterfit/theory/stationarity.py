@@ -13,8 +13,9 @@ from afterfit import tangent
 from afterfit.derivatives import Linearisation
 from afterfit.losses import Squared
 from afterfit.problem import Problem, norm
-from afterfit.spec import SpecError, require
+from afterfit.theory.errors import Unanswered
 from afterfit.theory.kernel import MOST, margin_features
+from afterfit.theory.programs import non_negative
 
 __all__ = ["Stationarity", "kkt", "lp_residual"]
 
@@ -33,7 +34,7 @@ class Stationarity:
     residual: float
     infeasibility: float
     slack: float
-    multipliers: np.ndarray
+    multipliers: np.ndarray = dataclasses.field(repr=False)
 
 
 def kkt(problem: Problem, params: PyTree[Array]) -> Stationarity:
@@ -49,9 +50,9 @@ def kkt(problem: Problem, params: PyTree[Array]) -> Stationarity:
         return Stationarity("R2", residual, missing, 0.0, nu)
     degree = problem.model.degree
     if degree is None:
-        raise SpecError(
+        raise Unanswered(
             f"{type(problem.model).__name__} is not homogeneous, so that margins have no scale to be divided out: "
-            "the KKT residual of R1 is for homogeneous models."
+            "the KKT residual of R1 is for homogeneous models"
         )
     at = margin_features(problem, params)
     least = float(jnp.min(at.value))
@@ -74,9 +75,8 @@ def _multipliers(
     With `slack` of inequalities ν ≥ 0, and Σ(νᵢ·slackᵢ·‖∇fᵢ‖)² is added: where several ν do as well, which happens if
     there are more constraints than parameters in use, those on the margin are meant.
     """
-    from scipy.optimize import nnls
-
-    require(at.value.size <= MOST, f"{at.value.size} constraints are too many for a KKT residual: at most {MOST}.")
+    if at.value.size > MOST:
+        raise Unanswered(f"{at.value.size} constraints are too many for a KKT residual: at most {MOST}")
     K, b = np.asarray(tangent.gram(at)), np.asarray(at.push_forward(params)).ravel()
     values, vectors = np.linalg.eigh(K)
     kept = values > 1e-13 * values[-1]
@@ -88,7 +88,7 @@ def _multipliers(
         nu = np.linalg.lstsq(R, c, rcond=None)[0]
     else:
         off = np.diag(slack * np.sqrt(np.diag(K)))
-        nu, _ = nnls(np.concatenate([R, off]), np.concatenate([c, np.zeros(len(b))]), maxiter=30 * len(b))
+        nu = non_negative(np.concatenate([R, off]), np.concatenate([c, np.zeros(len(b))]), 30 * len(b))
     short = float(np.sum((R @ nu - c) ** 2))
     return nu, float(np.sqrt(max(size - c @ c, 0.0) + short) / np.sqrt(size))
 

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from afterfit.spec import require
+from afterfit.theory.errors import NotSeparableError, Unanswered
 from afterfit.theory.potentials._links import Exponential, Link, log_2cosh, log_2sinh
 
 __all__ = ["Coordinates", "Spectrum", "follow", "orthonormal"]
@@ -18,10 +18,8 @@ def orthonormal(X: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, f
     U, sigma, Vt = np.linalg.svd(X, full_matrices=False)
     kept = sigma > max(X.shape) * np.finfo(float).eps * sigma[0]
     least = (y @ U[:, kept]) / sigma[kept]
-    require(
-        bool(np.linalg.norm(y - U[:, kept] @ (sigma[kept] * least)) <= 1e-9 * np.linalg.norm(y)),
-        "no β has Xβ = y: the rows of X depend on each other, and y does not follow.",
-    )
+    if not np.linalg.norm(y - U[:, kept] @ (sigma[kept] * least)) <= 1e-9 * np.linalg.norm(y):
+        raise NotSeparableError("no β has Xβ = y: the rows of X depend on each other, and y does not follow")
     size = float(np.linalg.norm(least))
     return Vt[kept], least / (size or 1.0), size
 
@@ -171,12 +169,12 @@ def follow(dual: _Dual, log_c: float) -> np.ndarray:
                 state = None
         state = None if state is None else _newton(dual, state, at, 0.0)
         if state is None:
-            raise RuntimeError(f"the minimiser was not found: Newton's method stopped at log c = {at:.4g}.")
+            raise Unanswered(f"the minimiser was not found: Newton's method stopped at log c = {at:.4g}")
         residual = float(np.linalg.norm(dual.target - dual.fitted(state, at)))
         if not max(residual, dual.infeasible(state)) <= 1e-7:
-            raise RuntimeError(
+            raise Unanswered(
                 f"the minimiser was not found: it has ‖Xβ − y‖ of {residual:.1g} and a gradient "
-                f"{dual.infeasible(state):.1g} away from the rows of X, relative to their sizes."
+                f"{dual.infeasible(state):.1g} away from the rows of X, relative to their sizes"
             )
         return dual.solution(state, at)
 

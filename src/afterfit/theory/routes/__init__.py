@@ -1,14 +1,13 @@
 """Ways to foresee a run: each is a theorem's limit taken at its word, with the curves that it implies.
 
-A new one is a subclass of `Route` in `ROUTES`. Most put two time scales together: outputs that move at the rates of the
-loss, and, long after, a predictor that moves at the strength β of the penalty along the data's solutions.
+Most put two time scales together: outputs that move at the rates of the loss, and, long after, a predictor that moves
+at the strength β of the penalty along the data's solutions. A new route is a subclass of `Route` with a `name`, in a
+module here (found by itself) or anywhere else.
 """
 
-from afterfit.theory.routes._base import Curves, Route, Unanswered
-from afterfit.theory.routes.diagonal import DecayingMargin, DecayingPotential
-from afterfit.theory.routes.linear import ClosedForm, ConvexDescent
-from afterfit.theory.routes.manifold import RiemannianLimit
+from afterfit.rules import discover
+from afterfit.theory.routes._base import Curves, Route
 
-__all__ = ["ROUTES", "Curves", "Route", "Unanswered"]
+__all__ = ["Curves", "Route"]
 
-ROUTES: tuple[Route, ...] = (ClosedForm(), ConvexDescent(), DecayingPotential(), DecayingMargin(), RiemannianLimit())
+discover(__name__)

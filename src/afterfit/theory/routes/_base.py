@@ -14,16 +14,15 @@ from jaxtyping import Array, PyTree
 from afterfit import tangent
 from afterfit.dynamics import GradientDescent, GradientFlow, ProjectedSubgradient, ProximalGradient
 from afterfit.models import Model
+from afterfit.rules import Rule
 from afterfit.theory.instance import Instance
 
 __all__ = [
     "SLOW_TIMES",
     "Curves",
     "Route",
-    "Unanswered",
     "not_followed",
     "not_stable",
-    "rows_of",
     "scored",
 ]
 
@@ -33,28 +32,46 @@ _FOLLOWED = (GradientFlow, GradientDescent, ProximalGradient, ProjectedSubgradie
 
 @dataclasses.dataclass(frozen=True)
 class Curves:
-    """Foreseen training and test metric at some times."""
+    """Foreseen training and test metric at some times.
+
+    `caveats` are what is taken for granted, sentences without their full stop; `steps` how many steps of training were
+    made to find them, of whatever flow.
+    """
 
     train: np.ndarray
     test: np.ndarray
     caveats: tuple[str, ...] = ()
+    steps: int = 0
 
 
-class Unanswered(Exception):
-    """A theory that seemed to speak to an instance has no limit there; the message says why."""
+class Route(Rule):
+    """A way to foresee a run, and the `curves` that it foresees at some `times`.
 
+    `name` is the theory in words, `source` where it is from, and `cost` what following it takes. `special` says how
+    special the models are that it is for: 2 for linear ones, 1 for diagonal nets, 0 for any. Of several routes that
+    speak to a run, the most special is asked first: it knows most.
 
-class Route(abc.ABC):
-    """A way to foresee a run. `by` names the theory."""
+    One of your own says when it speaks (`obstacle`) and foresees the curves (`follow`).
+    """
 
-    by: ClassVar[str]
+    source: ClassVar[str]
+    cost: ClassVar[str]
+    special: ClassVar[int] = 0
 
+    times: np.ndarray
+    curves: Curves
+
+    def __init__(self, instance: Instance, times: np.ndarray):
+        self.times = times
+        self.curves = self.follow(instance, times)
+
+    @classmethod
     @abc.abstractmethod
-    def obstacle(self, instance: Instance) -> str | None:
+    def obstacle(cls, instance: Instance) -> str | None:
         """Why it does not speak to this instance; None if it does."""
 
     @abc.abstractmethod
-    def curves(self, instance: Instance, times: np.ndarray) -> Curves:
+    def follow(self, instance: Instance, times: np.ndarray) -> Curves:
         """The metrics at those training times; `Unanswered` if the theorem's limit turns out not to exist."""
 
 
@@ -84,8 +101,3 @@ def scored(instance: Instance, model: Model, params: PyTree[Array]) -> np.ndarra
         return jnp.stack([metrics[name] for name in names])
 
     return np.array(jax.jit(lambda rows: jax.lax.map(score, rows))(jax.tree.map(jnp.asarray, params)))
-
-
-def rows_of(instance: Instance) -> np.ndarray:
-    """X with one row an example, matrices written out."""
-    return instance.design.reshape(len(instance.design), -1)

@@ -8,18 +8,17 @@ import numpy as np
 from afterfit.losses import Exponential, Logistic
 from afterfit.models import DiagonalNet, Linear
 from afterfit.penalties import L2, NoPenalty
+from afterfit.theory.errors import Unanswered
 from afterfit.theory.instance import Instance
 from afterfit.theory.obstacles import not_penalty, not_squared
 from afterfit.theory.potentials import Q, QDepth
-from afterfit.theory.programs import NotSeparableError, max_l2_margin
+from afterfit.theory.programs import max_l2_margin
 from afterfit.theory.routes._base import (
     SLOW_TIMES,
     Curves,
     Route,
-    Unanswered,
     not_followed,
     not_stable,
-    rows_of,
     scored,
 )
 
@@ -35,12 +34,13 @@ class DecayingPotential(Route):
     equations of their own, see `_mirror_path`.
     """
 
-    by = (
-        "the mirror flow of Q until the fit, then argmin Q at the decayed initialisation αe^{−λt} "
-        "(Woodworth et al. 2020, Thms 1 and 3; Lyu et al. 2023, §3.3)"
-    )
+    name = "the mirror flow of Q until the fit, then argmin Q at the decayed initialisation αe^{−λt}"
+    source = "Woodworth et al. 2020, Thms 1 and 3; Lyu et al. 2023, §3.3"
+    cost = "one stiff equation a training example until the fit, then some 50 minimisations of Q; no training step"
+    special = 1
 
-    def obstacle(self, instance: Instance) -> str | None:
+    @classmethod
+    def obstacle(cls, instance: Instance) -> str | None:
         return (
             _not_balanced(instance)
             or not_squared(instance)
@@ -50,7 +50,7 @@ class DecayingPotential(Route):
             or _not_fitted(instance)
         )
 
-    def curves(self, instance: Instance, times: np.ndarray) -> Curves:
+    def follow(self, instance: Instance, times: np.ndarray) -> Curves:
         fit = _mirror_path(instance, times)
         settled = times[len(fit) :]
         if not len(settled):
@@ -85,9 +85,13 @@ class DecayingMargin(Route):
     is argmin L(w) + (λρ/4)·Q_a(w): from a ridge (kernel, Thm 3.4) to λ/2·‖w‖₁ (rich, Thm 3.5).
     """
 
-    by = "the loss in balance with Q at the decayed initialisation αe^{−λt} (Lyu et al. 2023, Thms 3.4 and 3.5)"
+    name = "the loss in balance with Q at the decayed initialisation αe^{−λt}"
+    source = "Lyu et al. 2023, Thms 3.4 and 3.5"
+    cost = "a convex program in as many variables as examples at each of some tens of times; no training step"
+    special = 1
 
-    def obstacle(self, instance: Instance) -> str | None:
+    @classmethod
+    def obstacle(cls, instance: Instance) -> str | None:
         if type(instance.task.loss) not in (Logistic, Exponential):
             return "it is for logistic and exponential losses"
         reason = _not_balanced(instance) or not_penalty(instance, L2) or not_followed(instance)
@@ -95,11 +99,8 @@ class DecayingMargin(Route):
             return f"it is for depth 2, not {_balanced_start(instance)[1]}"
         return reason
 
-    def curves(self, instance: Instance, times: np.ndarray) -> Curves:
-        try:
-            slow_times, path = self._path(instance, times[-1])
-        except NotSeparableError:
-            raise Unanswered("the data are not separable") from None
+    def follow(self, instance: Instance, times: np.ndarray) -> Curves:
+        slow_times, path = self._path(instance, times[-1])
         scores = scored(instance, Linear(), {"weights": path})
         rows = [np.interp(times, slow_times, scores[:, side]) for side in range(2)]
         return Curves(rows[0], rows[1], ("the first fit is taken to be immediate: margins of any size classify",))
@@ -177,7 +178,7 @@ def _balanced(instance: Instance, Z: np.ndarray, c: np.ndarray, most: float, nu:
 
 def _not_fitted(instance: Instance) -> str | None:
     """Decay moves along the solutions of Xw = y, so there must be one; without it the flow needs none."""
-    X, y = rows_of(instance), instance.targets
+    X, y = instance.rows, instance.targets
     missing = np.linalg.norm(X @ np.linalg.lstsq(X, y, rcond=None)[0] - y) if instance.decay else 0.0
     return "it is for data that a linear predictor can fit" if missing > 1e-9 * np.linalg.norm(y) else None
 

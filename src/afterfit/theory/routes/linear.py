@@ -10,7 +10,7 @@ from afterfit.penalties import L1, L2, NoPenalty, Nuclear
 from afterfit.theory.instance import Instance
 from afterfit.theory.obstacles import not_penalty, not_squared
 from afterfit.theory.programs import lasso, nuclear_penalised
-from afterfit.theory.routes._base import Curves, Route, not_followed, rows_of, scored
+from afterfit.theory.routes._base import Curves, Route, not_followed, scored
 
 __all__ = ["ClosedForm", "ConvexDescent"]
 
@@ -18,14 +18,18 @@ __all__ = ["ClosedForm", "ConvexDescent"]
 class ClosedForm(Route):
     """Linear regression, with weight decay or none: the exact path."""
 
-    by = "the closed form of linear regression with weight decay (Boursier et al. 2025, (23)–(24))"
+    name = "the closed form of linear regression with weight decay"
+    source = "Boursier et al. 2025, (23)–(24)"
+    cost = "one singular value decomposition; no training step"
+    special = 2
 
-    def obstacle(self, instance: Instance) -> str | None:
+    @classmethod
+    def obstacle(cls, instance: Instance) -> str | None:
         if type(instance.experiment.model) is not Linear:
             return f"it is for the linear model, not {type(instance.experiment.model).__name__}"
         return not_squared(instance) or not_penalty(instance, L2, NoPenalty) or not_followed(instance)
 
-    def curves(self, instance: Instance, times: np.ndarray) -> Curves:
+    def follow(self, instance: Instance, times: np.ndarray) -> Curves:
         path = _linear_path(instance, times, instance.decay)
         rows = scored(instance, Linear(), {"weights": path})
         rows[~np.all(np.isfinite(path), axis=tuple(range(1, path.ndim)))] = np.inf
@@ -35,18 +39,19 @@ class ClosedForm(Route):
 class ConvexDescent(Route):
     """The linear model with an L1 or nuclear penalty: least squares, then down the penalty among its solutions."""
 
-    by = (
-        "least squares, then the flow of the penalty on {Xa = y} "
-        "(Notsawo et al. 2025, Thms 3.1 and 3.4; Boursier et al. 2025, Prop. 2)"
-    )
+    name = "least squares, then the flow of the penalty on {Xa = y}"
+    source = "Notsawo et al. 2025, Thms 3.1 and 3.4; Boursier et al. 2025, Prop. 2"
+    cost = "some hundred implicit steps down the penalty and one convex program; no training step"
+    special = 2
 
-    def obstacle(self, instance: Instance) -> str | None:
+    @classmethod
+    def obstacle(cls, instance: Instance) -> str | None:
         if type(instance.experiment.model) is not Linear:
             return f"it is for the linear model, not {type(instance.experiment.model).__name__}"
         return not_squared(instance) or not_penalty(instance, L1, Nuclear) or not_followed(instance)
 
-    def curves(self, instance: Instance, times: np.ndarray) -> Curves:
-        X, y, beta = rows_of(instance), instance.targets, float(instance.experiment.penalty.strength)
+    def follow(self, instance: Instance, times: np.ndarray) -> Curves:
+        X, y, beta = instance.rows, instance.targets, float(instance.experiment.penalty.strength)
         fast = _linear_path(instance, times, 0.0)
         landed = _linear_path(instance, np.array([np.inf]), 0.0)[0]
         shape = landed.shape if type(instance.experiment.penalty) is Nuclear else None
@@ -72,7 +77,7 @@ class ConvexDescent(Route):
 
 def _linear_path(instance: Instance, times: np.ndarray, decay: float) -> np.ndarray:
     """w(t) of the linear model with weight decay, for gradient flow or descent, mode by mode."""
-    X, c = rows_of(instance), instance.half_factor
+    X, c = instance.rows, instance.half_factor
     start = np.asarray(instance.initial["weights"])
     U, sigma, Vt = np.linalg.svd(X, full_matrices=False)
     rates = c * sigma**2 + decay

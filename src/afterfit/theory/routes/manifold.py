@@ -12,6 +12,7 @@ from afterfit import tangent
 from afterfit.dynamics import RiemannianFlow
 from afterfit.models import MLP, EmbeddingMLP, Tangent
 from afterfit.penalties import L2
+from afterfit.theory.errors import Unanswered
 from afterfit.theory.instance import Instance
 from afterfit.theory.kernel import MOST
 from afterfit.theory.obstacles import not_penalty, not_squared
@@ -19,7 +20,6 @@ from afterfit.theory.routes._base import (
     SLOW_TIMES,
     Curves,
     Route,
-    Unanswered,
     not_followed,
     not_stable,
     scored,
@@ -32,11 +32,17 @@ _MOST_STEPS = 20_000  # of a limiting flow: a forecast that takes longer than th
 
 
 class RiemannianLimit(Route):
-    """Any model with squared loss and weight decay: the flow of ‖θ‖²/2 on the solutions, followed once for every λ."""
+    """Any model with squared loss and weight decay: the flow of ‖θ‖²/2 on the solutions, followed once for every λ.
 
-    by = "the limit λ → 0: the Riemannian flow of the penalty on the solutions (Boursier et al. 2025, Prop. 2)"
+    It is the one route that trains: the limiting flow, not the run. Where λ is small that is the shorter way.
+    """
 
-    def obstacle(self, instance: Instance) -> str | None:
+    name = "the limit λ → 0: the Riemannian flow of the penalty on the solutions"
+    source = "Boursier et al. 2025, Prop. 2"
+    cost = f"that limiting flow is trained, in up to {_MOST_STEPS} steps, which serve every λ"
+
+    @classmethod
+    def obstacle(cls, instance: Instance) -> str | None:
         if isinstance(instance.experiment.model, MLP | EmbeddingMLP):
             return "it is for smooth models (Assumption 1), and ReLUs have kinks"
         m = jax.eval_shape(lambda p: tangent.outputs(instance.problem, p), instance.initial).size
@@ -44,7 +50,7 @@ class RiemannianLimit(Route):
             return f"the data hold {m} numbers, more than the {MOST} that it can project away"
         return not_squared(instance) or not_penalty(instance, L2) or not_followed(instance) or not_stable(instance)
 
-    def curves(self, instance: Instance, times: np.ndarray) -> Curves:
+    def follow(self, instance: Instance, times: np.ndarray) -> Curves:
         experiment, decay = instance.experiment, instance.decay
         fast = _KernelFlow(instance)
         outputs = fast.outputs(times)
@@ -63,7 +69,8 @@ class RiemannianLimit(Route):
         caveats = fast.caveats()
         if run.status != "finished":
             caveats += (f"the limiting flow ends early ({run.message})",)
-        return Curves(np.where(early, train, np.maximum(train, missing)), test, caveats)
+        train = np.where(early, train, np.maximum(train, missing))
+        return Curves(train, test, caveats, steps=int(run.curves["step"].values[-1]))
 
 
 class _KernelFlow:
@@ -72,7 +79,7 @@ class _KernelFlow:
     def __init__(self, instance: Instance):
         problem, start = instance.problem, instance.initial
         self.instance, self.linear = instance, tangent.linearise(problem, start)
-        self.model = Tangent(model=instance.experiment.model).anchored(start)
+        self.model = Tangent(model=instance.model).anchored(start)
         self.values, self.vectors = np.linalg.eigh(np.asarray(tangent.kernel(problem, start)))
         self.values = np.clip(self.values, 0.0, None)
         self.missing = self.vectors.T @ (np.asarray(self.linear.value).ravel() - instance.targets.ravel())

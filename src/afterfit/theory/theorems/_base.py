@@ -5,12 +5,13 @@ from __future__ import annotations
 import abc
 import dataclasses
 import functools
+import textwrap
 from collections.abc import Iterator
 from typing import ClassVar
 
 import numpy as np
 
-from afterfit import tangent
+from afterfit import html, tangent
 from afterfit.models import (
     MLP,
     DeepMatrixFactorisation,
@@ -21,12 +22,13 @@ from afterfit.models import (
     MatrixFactorisation,
     SymmetricFactorisation,
 )
+from afterfit.rules import Rule
 from afterfit.run import Run
-from afterfit.spec import SpecError
-from afterfit.theory.clocks import Clock, Clocks, clock
+from afterfit.theory.clocks import Clock, Clocks, clocks
+from afterfit.theory.errors import Unanswered
 from afterfit.theory.instance import Instance, instance_of
 from afterfit.theory.kernel import MOST
-from afterfit.theory.limits import Limits, limits
+from afterfit.theory.limits import Limit, Limits, limits
 from afterfit.theory.stationarity import Stationarity, kkt
 
 __all__ = ["Case", "Check", "Outcome", "Theorem", "seen", "smooth", "timed"]
@@ -65,13 +67,13 @@ class Case:
 
     @functools.cached_property
     def clocks(self) -> Clocks:
-        return clock(self.run)
+        return clocks(self.run)
 
     @functools.cached_property
     def kkt(self) -> Stationarity | None:
         try:
             return kkt(self.instance.problem, self.instance.end)
-        except SpecError:
+        except Unanswered:
             return None
 
     @functools.cached_property
@@ -81,21 +83,42 @@ class Case:
             return None
         return np.linalg.eigvalsh(np.asarray(tangent.kernel(self.instance.problem, self.instance.initial)))
 
-    def near(self, name: str) -> Iterator[str]:
-        """How far the run ended from a limit, in words, if it is known."""
-        if name in self.limits:
-            limit = self.limits[name]
-            yield f"{limit.distance:.2g} from {name} (its test {self.run.metric} {limit.test:.3g})"
+    def near(self, *kinds: type[Limit]) -> Iterator[tuple[Limit, str]]:
+        """How far the run ended from some limits, in words, of those that apply."""
+        for kind in kinds:
+            limit = self.limits.get(kind)
+            if limit is not None:
+                yield limit, f"{limit.distance:.2g} from {limit.name} (its test {self.run.metric} {limit.test:.3g})"
 
 
-class Theorem(abc.ABC):
-    """`name` is where it is found, `says` what it says in a sentence."""
+_MARKS = {True: "✓", False: "✗", None: "?"}
+_VERDICTS = {
+    True: "its assumptions hold here",
+    False: "its assumptions do not all hold here",
+    None: "not all of its assumptions can be told",
+}
 
-    name: ClassVar[str]
+
+class Theorem(Rule):
+    """A theorem, read on one run. `name` is where it is found, `says` what it says in a sentence.
+
+    `checks` are its assumptions held against the run's own instance, `outcomes` what it predicts and what happened.
+
+    One of your own says which runs it is about (`obstacle`), what it assumes (`assumptions`) and what it predicts
+    (`predictions`).
+    """
+
     says: ClassVar[str]
 
+    checks: tuple[Check, ...]
+    outcomes: tuple[Outcome, ...]
+
+    def __init__(self, case: Case):
+        self.checks, self.outcomes = tuple(self.assumptions(case)), tuple(self.predictions(case))
+
+    @classmethod
     @abc.abstractmethod
-    def obstacle(self, instance: Instance) -> str | None:
+    def obstacle(cls, instance: Instance) -> str | None:
         """Why a run like this is not what it is about; None if it is."""
 
     @abc.abstractmethod
@@ -103,8 +126,33 @@ class Theorem(abc.ABC):
         """What it assumes, held against this instance."""
 
     @abc.abstractmethod
-    def outcomes(self, case: Case) -> Iterator[Outcome]:
+    def predictions(self, case: Case) -> Iterator[Outcome]:
         """What it predicts here, and what happened."""
+
+    @property
+    def applies(self) -> bool | None:
+        """Whether all assumptions hold; None where some cannot be told."""
+        known = [check.holds for check in self.checks if check.needed]
+        return False if False in known else None if None in known else True
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.name}: {_VERDICTS[self.applies]}",
+            *textwrap.wrap(self.says, 100, initial_indent="  ", subsequent_indent="  "),
+        ]
+        return "\n".join([*lines, *(f"    {mark} {what}: {number}" for mark, what, number in self._rows())])
+
+    def __repr__(self) -> str:
+        found = f"{len(self.checks)} checks, {len(self.outcomes)} outcomes"
+        return f"<{type(self).__name__}: applies {self.applies}, {found}>"
+
+    def _repr_html_(self) -> str:
+        caption = f"{self.name}: {_VERDICTS[self.applies]}. {self.says}"
+        return html.table(("", "assumes (→ predicts)", "here"), self._rows(), caption)
+
+    def _rows(self) -> list[tuple[str, str, str]]:
+        checks = [(_MARKS[check.holds] if check.needed else "·", check.name, check.number) for check in self.checks]
+        return [*checks, *(("→", outcome.predicts, outcome.happened) for outcome in self.outcomes)]
 
 
 _POLYNOMIALS = (
@@ -127,13 +175,13 @@ def smooth(instance: Instance, name: str) -> Check:
     return Check(name, f"not known of {type(model).__name__}", None)
 
 
-def timed(case: Case, *names: str) -> Iterator[Outcome]:
+def timed(case: Case, *kinds: type[Clock]) -> Iterator[Outcome]:
     """What some clocks predict, of those that apply."""
-    for name in names:
-        if name in case.clocks:
-            told = case.clocks[name]
-            sign = "of order" if told.claim == "order" else told.claim
-            yield Outcome(f"{told.event} {sign} {told.prediction:.3g} ({name})", seen(told))
+    for kind in kinds:
+        told = case.clocks.get(kind)
+        if told is not None:
+            sign = "of order" if told.promise == "order" else told.promise
+            yield Outcome(f"{told.event} {sign} {told.prediction:.3g} ({told.name})", seen(told))
 
 
 def seen(told: Clock) -> str:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from afterfit.theory.clocks import SlowTime
 from afterfit.theory.instance import Instance
 from afterfit.theory.kernel import MOST
 from afterfit.theory.landscape import hessian_rank
+from afterfit.theory.limits import Lasso, NuclearPenalised, Ridge
 from afterfit.theory.obstacles import not_decayed, not_squared
 from afterfit.theory.theorems._base import Case, Check, Outcome, Theorem, smooth
 
@@ -20,7 +22,8 @@ class TwoTimeScales(Theorem):
         "Riemannian flow of the norm among them, to a KKT point of least norm."
     )
 
-    def obstacle(self, instance: Instance) -> str | None:
+    @classmethod
+    def obstacle(cls, instance: Instance) -> str | None:
         return not_squared(instance) or not_decayed(instance)
 
     def assumptions(self, case: Case) -> Iterator[Check]:
@@ -38,15 +41,15 @@ class TwoTimeScales(Theorem):
         )
         yield Check("the end interpolates", f"‖f − y‖/‖y‖ = {manifold.misfit:.2g}", manifold.misfit <= 1e-2)
 
-    def outcomes(self, case: Case) -> Iterator[Outcome]:
-        if "1/λ" in case.clocks:
-            told = case.clocks["1/λ"]
+    def predictions(self, case: Case) -> Iterator[Outcome]:
+        told = case.clocks.get(SlowTime)
+        if told is not None:
             seen = (
                 "no turn was seen" if told.measured is None else f"half-way at {told.measured:.3g}, {told.ratio:.2g}/λ"
             )
             yield Outcome(f"the slow phase at times of order 1/λ = {told.prediction:.3g}", seen)
         if case.kkt is not None:
             yield Outcome("the end is a KKT point of least norm (R2)", f"residual {case.kkt.residual:.2g} at the end")
-        ends = [said for name in ("nuclear-penalised", "lasso", "ridge") for said in case.near(name)]
+        ends = [said for _, said in case.near(NuclearPenalised, Lasso, Ridge)]
         if ends:
             yield Outcome("the global minimum at this λ", "ended " + ", ".join(ends))

@@ -10,14 +10,22 @@ import numpy as np
 from afterfit import tangent
 from afterfit.dynamics import LabelNoiseSGD
 from afterfit.models import DiagonalNet, LinearModel
-from afterfit.spec import SpecError
 from afterfit.tasks import SparseClassification
 from afterfit.theory.bounds import l1_margin_bound, l2_margin_bound
+from afterfit.theory.clocks import KernelPhase, LabelNoiseTime, LargeStart
+from afterfit.theory.errors import NotSeparableError, Unanswered
 from afterfit.theory.instance import Instance
 from afterfit.theory.kernel import MOST, kernel_predictor
 from afterfit.theory.landscape import homogeneity
+from afterfit.theory.limits import (
+    KernelInterpolation,
+    KernelMaxMargin,
+    MaxL1Margin,
+    MaxL2Margin,
+    MinL1,
+    MinNuclear,
+)
 from afterfit.theory.obstacles import not_decayed, not_dynamics, not_homogeneous, not_margin, not_squared
-from afterfit.theory.programs import NotSeparableError
 from afterfit.theory.theorems._base import Case, Check, Outcome, Theorem, seen, smooth, timed
 
 __all__ = ["Classification", "LabelNoise", "MarginBounds", "Regression"]
@@ -42,14 +50,14 @@ class _KernelThenRich(Theorem):
     def _features(self, case: Case) -> Check: ...
 
     def _turn(self, case: Case) -> Iterator[Outcome]:
-        for name, how in (("(1/λ)·log α", "as α → ∞, "), ("(1/Lλ)·log(α/‖h‖)", "with the constant of this start, ")):
-            if name in case.clocks:
-                told = case.clocks[name]
+        for kind, how in ((LargeStart, "as α → ∞, "), (KernelPhase, "with the constant of this start, ")):
+            told = case.clocks.get(kind)
+            if told is None:
+                yield Outcome(f"{how}a turn at {kind.name}", f"not to be told: {case.clocks.silent[kind]}")
+            else:
                 low, high = told.window
-                times = f"{name} = {told.prediction:.3g}, between {low:.3g} and {high:.3g}"
+                times = f"{told.name} = {told.prediction:.3g}, between {low:.3g} and {high:.3g}"
                 yield Outcome(f"{how}a turn at {times}", seen(told))
-            elif name in case.clocks.silent:
-                yield Outcome(f"{how}a turn at {name}", f"not to be told: {case.clocks.silent[name]}")
 
     def _end(self, case: Case) -> Iterator[Outcome]:
         if case.kkt is not None:
@@ -67,7 +75,8 @@ class Classification(_KernelThenRich):
         "and a KKT point of the max-margin problem R1 soon after."
     )
 
-    def obstacle(self, instance: Instance) -> str | None:
+    @classmethod
+    def obstacle(cls, instance: Instance) -> str | None:
         return not_margin(instance) or not_decayed(instance) or not_homogeneous(instance)
 
     def _features(self, case: Case) -> Check:
@@ -76,12 +85,12 @@ class Classification(_KernelThenRich):
             margin = kernel_predictor(case.instance).margin
         except NotSeparableError:
             return Check(name, "γ_ntk = 0", False)
-        except SpecError as error:
+        except Unanswered as error:
             return Check(name, str(error), None)
         return Check(name, f"γ_ntk = {margin:.3g}", True)
 
-    def outcomes(self, case: Case) -> Iterator[Outcome]:
-        ends = [said for name in ("kernel max-margin", "max-L1-margin") for said in case.near(name)]
+    def predictions(self, case: Case) -> Iterator[Outcome]:
+        ends = [said for _, said in case.near(KernelMaxMargin, MaxL1Margin)]
         yield from self._turn(case)
         yield from self._end(case)
         if ends:
@@ -95,16 +104,17 @@ class Regression(_KernelThenRich):
         "(1/λ)·log α, and is a KKT point of the min-norm problem R2 soon after."
     )
 
-    def obstacle(self, instance: Instance) -> str | None:
+    @classmethod
+    def obstacle(cls, instance: Instance) -> str | None:
         return not_squared(instance) or not_decayed(instance) or not_homogeneous(instance)
 
     def _features(self, case: Case) -> Check:
         return _independent(case, "Assumption 3.8: independent tangent features")
 
-    def outcomes(self, case: Case) -> Iterator[Outcome]:
+    def predictions(self, case: Case) -> Iterator[Outcome]:
         yield from self._turn(case)
         yield from self._end(case)
-        ends = [said for name in ("kernel interpolation", "min-L1", "min-nuclear") for said in case.near(name)]
+        ends = [said for _, said in case.near(KernelInterpolation, MinL1, MinNuclear)]
         yield Outcome("early kernel interpolation, late the least norm", "ended " + ", ".join(ends))
 
 
@@ -115,7 +125,8 @@ class MarginBounds(Theorem):
         "examples; the max-L2-margin one needs of order k·d."
     )
 
-    def obstacle(self, instance: Instance) -> str | None:
+    @classmethod
+    def obstacle(cls, instance: Instance) -> str | None:
         task = instance.task
         if not isinstance(task, SparseClassification):
             return f"it is for SparseClassification, not {type(task).__name__}"
@@ -128,16 +139,17 @@ class MarginBounds(Theorem):
         assert isinstance(task, SparseClassification)
         yield Check("±1 inputs, ±1 teacher with an odd number k of entries", f"k = {task.sparsity}", True)
 
-    def outcomes(self, case: Case) -> Iterator[Outcome]:
+    def predictions(self, case: Case) -> Iterator[Outcome]:
         task, delta = case.instance.task, 0.05
         assert isinstance(task, SparseClassification)
-        for name, bound in (("max-L1-margin", l1_margin_bound), ("max-L2-margin", l2_margin_bound)):
-            if name in case.limits:
+        for kind, bound in ((MaxL1Margin, l1_margin_bound), (MaxL2Margin, l2_margin_bound)):
+            limit = case.limits.get(kind)
+            if limit is not None:
                 most = bound(task.n, task.d, task.sparsity, delta)
                 vacuous = " (says nothing: above ½)" if most > 0.5 else ""
                 yield Outcome(
-                    f"with 95 % confidence {name} errs on at most {most:.3g} of the inputs{vacuous}",
-                    f"it errs on {1 - case.limits[name].test:.3g}",
+                    f"with 95 % confidence {limit.name} errs on at most {most:.3g} of the inputs{vacuous}",
+                    f"it errs on {1 - limit.test:.3g}",
                 )
 
 
@@ -145,7 +157,8 @@ class LabelNoise(Theorem):
     name = "Lyu et al. 2023, Thm B.1"
     says = "Label-noise SGD stays at the flow's limit for less than η⁻² steps, and generalises after that order."
 
-    def obstacle(self, instance: Instance) -> str | None:
+    @classmethod
+    def obstacle(cls, instance: Instance) -> str | None:
         return not_dynamics(instance, LabelNoiseSGD)
 
     def assumptions(self, case: Case) -> Iterator[Check]:
@@ -153,8 +166,8 @@ class LabelNoise(Theorem):
         n, d = instance.targets.size, instance.design.shape[1] if isinstance(instance.model, LinearModel) else 0
         yield Check("diagonal net, Gaussian inputs, n < d", f"n = {n}, d = {d}", type(instance.model) is DiagonalNet)
 
-    def outcomes(self, case: Case) -> Iterator[Outcome]:
-        yield from timed(case, "η⁻² steps")
+    def predictions(self, case: Case) -> Iterator[Outcome]:
+        yield from timed(case, LabelNoiseTime)
 
 
 def _homogeneous(instance: Instance) -> Check:

@@ -10,9 +10,19 @@ from afterfit.dynamics import Discrete
 from afterfit.models import Linear
 from afterfit.penalties import L1, Nuclear
 from afterfit.theory import sensing
+from afterfit.theory.clocks import Descent, FitTime, MatrixDescent, PenaltyBound
 from afterfit.theory.instance import Instance
 from afterfit.theory.landscape import chatterjee_lojasiewicz
-from afterfit.theory.obstacles import not_decayed, not_dynamics, not_model, not_penalty, not_squared
+from afterfit.theory.limits import Lasso, MinL1, MinNuclear, NuclearPenalised, Ridge
+from afterfit.theory.obstacles import (
+    not_decayed,
+    not_dynamics,
+    not_matrices,
+    not_model,
+    not_penalty,
+    not_squared,
+    not_vectors,
+)
 from afterfit.theory.theorems._base import Case, Check, Outcome, Theorem, timed
 
 __all__ = ["MatrixRecovery", "SparseRecovery", "TwoPhases", "WithoutUnderstanding"]
@@ -27,8 +37,11 @@ class SparseRecovery(Theorem):
         "the null space property the least ‖a‖₁ is the truth."
     )
 
-    def obstacle(self, instance: Instance) -> str | None:
-        return _not_linear(instance, 2) or not_penalty(instance, L1)
+    @classmethod
+    def obstacle(cls, instance: Instance) -> str | None:
+        return (
+            not_squared(instance) or not_model(instance, Linear) or not_vectors(instance) or not_penalty(instance, L1)
+        )
 
     def assumptions(self, case: Case) -> Iterator[Check]:
         yield from _steps(case, "l1")
@@ -59,19 +72,20 @@ class SparseRecovery(Theorem):
             tau = sensing.robust_null_space_constant(X, wider, support.tolist())
             yield Check(f"robust null space property with ρ = {wider:.3g}", f"τ = {tau:.3g}", bool(np.isfinite(tau)))
 
-    def outcomes(self, case: Case) -> Iterator[Outcome]:
-        yield from timed(case, "‖â − a*‖_∞/β", "‖x(t₁) − x*‖²/(βη)")
-        for name in ("lasso", "min-L1"):
-            for said in case.near(name):
-                yield Outcome(f"the end is {name}", f"ended {said}")
+    def predictions(self, case: Case) -> Iterator[Outcome]:
+        yield from timed(case, Descent, PenaltyBound)
+        for limit, said in case.near(Lasso, MinL1):
+            yield Outcome(f"the end is {limit.name}", f"ended {said}")
 
 
 class MatrixRecovery(Theorem):
     name = "Notsawo et al. 2025, Thms 3.4 and 3.5"
     says = "The same with a weak nuclear-norm penalty on a matrix: singular values fall at αβ a step."
 
-    def obstacle(self, instance: Instance) -> str | None:
-        return _not_linear(instance, 3) or not_penalty(instance, Nuclear)
+    @classmethod
+    def obstacle(cls, instance: Instance) -> str | None:
+        wrong = not_squared(instance) or not_model(instance, Linear)
+        return wrong or not_matrices(instance) or not_penalty(instance, Nuclear)
 
     def assumptions(self, case: Case) -> Iterator[Check]:
         yield from _steps(case, "nuclear")
@@ -89,11 +103,10 @@ class MatrixRecovery(Theorem):
         n = len(case.instance.targets)
         yield Check("at least r(n₁ + n₂ − r) observations", f"{n} for {freedom} degrees of freedom", n >= freedom)
 
-    def outcomes(self, case: Case) -> Iterator[Outcome]:
-        yield from timed(case, "‖Â − A*‖₂/β", "‖x(t₁) − x*‖²/(βη)")
-        for name in ("nuclear-penalised", "min-nuclear"):
-            for said in case.near(name):
-                yield Outcome(f"the end is {name}", f"ended {said}")
+    def predictions(self, case: Case) -> Iterator[Outcome]:
+        yield from timed(case, MatrixDescent, PenaltyBound)
+        for limit, said in case.near(NuclearPenalised, MinNuclear):
+            yield Outcome(f"the end is {limit.name}", f"ended {said}")
 
 
 class WithoutUnderstanding(Theorem):
@@ -103,20 +116,21 @@ class WithoutUnderstanding(Theorem):
         "misses all of the truth that is orthogonal to the inputs."
     )
 
-    def obstacle(self, instance: Instance) -> str | None:
+    @classmethod
+    def obstacle(cls, instance: Instance) -> str | None:
         return not_squared(instance) or not_model(instance, Linear) or not_decayed(instance)
 
     def assumptions(self, case: Case) -> Iterator[Check]:
         yield from _steps(case, "l2")
-        n, d = case.instance.design.reshape(len(case.instance.design), -1).shape
+        n, d = case.instance.rows.shape
         yield Check("fewer examples than weights", f"{n} for {d}", n < d)
 
-    def outcomes(self, case: Case) -> Iterator[Outcome]:
-        for said in case.near("ridge"):
+    def predictions(self, case: Case) -> Iterator[Outcome]:
+        for _, said in case.near(Ridge):
             yield Outcome("the end is the ridge solution", f"ended {said}")
         truth = case.instance.problem.data.truth
         if truth is not None:
-            X, a = case.instance.design.reshape(len(case.instance.design), -1), np.asarray(truth).ravel()
+            X, a = case.instance.rows, np.asarray(truth).ravel()
             missed = float(np.linalg.norm(a - np.linalg.pinv(X) @ (X @ a)) / np.linalg.norm(a))
             last = float(case.run.curves[f"test_{case.run.metric}"].values[-1])
             yield Outcome(f"a test error of at least {missed:.3g}", f"{last:.3g} at the end")
@@ -129,7 +143,8 @@ class TwoPhases(Theorem):
         "steps, and the penalty is minimised in of order 1/(αβ) more."
     )
 
-    def obstacle(self, instance: Instance) -> str | None:
+    @classmethod
+    def obstacle(cls, instance: Instance) -> str | None:
         if not instance.experiment.penalty.strength:
             return "it is for a penalty, and there is none"
         return not_squared(instance) or not_dynamics(instance, Discrete)
@@ -148,16 +163,8 @@ class TwoPhases(Theorem):
             found.holds if found.exact or not found.holds else None,
         )
 
-    def outcomes(self, case: Case) -> Iterator[Outcome]:
-        yield from timed(case, "log(1/ε)/χ")
-
-
-def _not_linear(instance: Instance, dimensions: int) -> str | None:
-    """Why a theorem on linear models of vectors (2) or matrices (3) does not speak."""
-    wrong = not_squared(instance) or not_model(instance, Linear)
-    if wrong or instance.design.ndim == dimensions:
-        return wrong
-    return "it is for matrices, not vectors" if dimensions == 3 else "it is for vectors, not matrices"
+    def predictions(self, case: Case) -> Iterator[Outcome]:
+        yield from timed(case, FitTime)
 
 
 def _steps(case: Case, penalty: str) -> Iterator[Check]:

@@ -9,6 +9,7 @@ import numpy as np
 from afterfit.models import DiagonalNet
 from afterfit.penalties import NoPenalty
 from afterfit.theory.instance import Instance
+from afterfit.theory.limits import ArgminQ, ArgminQDepth, MinL1, MinL2
 from afterfit.theory.obstacles import not_model, not_penalty, not_squared
 from afterfit.theory.theorems._base import Case, Check, Outcome, Theorem
 from afterfit.theory.thresholds import alpha_thm2_l2, log_alpha_thm2_l1
@@ -22,7 +23,8 @@ class ImplicitBias(Theorem):
     name = "Woodworth et al. 2020, Thms 1 to 3"
     says = "Without penalty, a diagonal net that fits ends at the solution of least Q, between L1 and L2."
 
-    def obstacle(self, instance: Instance) -> str | None:
+    @classmethod
+    def obstacle(cls, instance: Instance) -> str | None:
         return not_squared(instance) or not_model(instance, DiagonalNet) or not_penalty(instance, NoPenalty)
 
     def assumptions(self, case: Case) -> Iterator[Check]:
@@ -33,14 +35,13 @@ class ImplicitBias(Theorem):
         missing = float(case.run.curves["train_error"].values[-1])
         yield Check("the flow fits: Xβ = y", f"train error {missing:.2g} at the end", missing <= 1e-3)
 
-    def outcomes(self, case: Case) -> Iterator[Outcome]:
-        for name in ("argmin Q", "argmin Q^D"):
-            for said in case.near(name):
-                yield Outcome(f"the end is {name}", f"ended {said}")
+    def predictions(self, case: Case) -> Iterator[Outcome]:
+        for limit, said in case.near(ArgminQ, ArgminQDepth):
+            yield Outcome(f"the end is {limit.name}", f"ended {said}")
         instance, model = case.instance, case.instance.model
-        if type(model) is DiagonalNet and model.depth == 2 and "min-L1" in case.limits:
-            l1 = float(np.sum(np.abs(case.limits["min-L1"].predictor)))
-            l2 = float(np.linalg.norm(case.limits["min-L2"].predictor))
+        if type(model) is DiagonalNet and model.depth == 2 and MinL1 in case.limits:
+            l1 = float(np.sum(np.abs(case.limits[MinL1].predictor)))
+            l2 = float(np.linalg.norm(case.limits[MinL2].predictor))
             alpha, d = float(np.max(np.abs(instance.initial["plus"]))), instance.design.shape[1]
             low, high = log_alpha_thm2_l1(_EPSILON, l1, d) / np.log(10), alpha_thm2_l2(_EPSILON, l2)
             end = np.asarray(model.weights(instance.end))

@@ -1,0 +1,36 @@
+"""Pieces of HTML that pages and notebooks share: plain, escaped, in the reader's own colours."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable
+
+__all__ = ["Raw", "escape", "folded", "table"]
+
+
+class Raw(str):
+    """Text that is HTML already."""
+
+
+def escape(text: object) -> str:
+    """Any text as HTML."""
+    return text if isinstance(text, Raw) else html.escape(str(text))
+
+
+def table(head: Iterable[object], rows: Iterable[Iterable[object]], caption: str = "") -> Raw:
+    """A table that scrolls sideways by itself where the screen is narrow.
+
+    What it needs of style it brings along, since a notebook has none for it; colours are the reader's, light or dark.
+    """
+    left = 'style="text-align:left"'  # notebooks align to the right, which is for numbers
+    title = f'<caption style="text-align:left">{escape(caption)}</caption>' if caption else ""
+    top = "".join(f'<th scope="col" {left}>{escape(cell)}</th>' for cell in head)
+    lines = "\n".join("<tr>" + "".join(f"<td {left}>{escape(c)}</td>" for c in row) + "</tr>" for row in rows)
+    parts = f"{title}<thead><tr>{top}</tr></thead><tbody>\n{lines}\n</tbody>"
+    return Raw(f'<div style="overflow-x:auto"><table>{parts}</table></div>')
+
+
+def folded(summary: str, items: Iterable[object]) -> Raw:
+    """A list behind its summary; nothing if it is empty."""
+    lines = "".join(f"<li>{escape(item)}</li>" for item in items)
+    return Raw(f"<details><summary>{escape(summary)}</summary><ul>{lines}</ul></details>" if lines else "")
