@@ -25,12 +25,38 @@ from jax.core import Tracer
 from afterfit.definitions import Untold, digest, held
 from afterfit.errors import SpecError, nearest, require
 
-__all__ = ["DEFINING", "Spec", "SpecError", "nearest", "require"]
+__all__ = ["DEFINING", "Capable", "Spec", "SpecError", "nearest", "require"]
 
 DEFINING = ("kind", "code", "meaning")  # what plain data say of a noun beside its settings
 
 
-class Spec(eqx.Module):
+class Capable:
+    """A formula, and what is known of it beside its values.
+
+    A family says which of its methods are the `formula`, and which of its attributes and methods are `capabilities`,
+    with values that are safe where nothing is known. Whoever needs to know asks for a capability, not for a class. Who
+    writes the formula anew says anew what is known of it: of what a subclass does not say, it has the family's safe
+    value, whatever its other bases said.
+    """
+
+    formula: ClassVar[tuple[str, ...]] = ()
+    capabilities: ClassVar[tuple[str, ...]] = ()
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+
+        def said(name: str) -> list[int]:
+            """Where among the bases it is said, the nearest first and the family last."""
+            return [place for place, base in enumerate(cls.__mro__) if name in vars(base)]
+
+        written = min((said(name)[0] for name in cls.formula if said(name)), default=0)
+        for name in cls.capabilities:
+            *_, family = places = said(name)
+            if written < places[0] < family:
+                setattr(cls, name, vars(cls.__mro__[family])[name])
+
+
+class Spec(Capable, eqx.Module):
     """Base of all nouns. A direct subclass (`Task`, `Model`, …) is a family; its subclasses are its members.
 
     Subclasses declare their fields as in a dataclass and check them in `__check_init__`. A member becomes
