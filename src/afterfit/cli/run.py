@@ -84,10 +84,10 @@ def run(
     keeps what was observed. --fit and --generalise are how the runs are judged here, in words and in pictures; their
     files keep the task's own thresholds. Results go to a directory that is new, empty or of an earlier `afterfit run`.
     """
+    entry, label, experiments = read_job(job, scale)  # before anything is loaded: a name may be refused at once
     from afterfit.files import write_atomically
     from afterfit.report import picture_bytes, write_report
 
-    entry, label, experiments = read_job(job, scale)
     settings = parse_changes(changes or [])
     experiments = {name: experiment.set(settings) for name, experiment in experiments.items()}
     for experiment in experiments.values():
