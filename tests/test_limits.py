@@ -1,12 +1,12 @@
 """What theory says of runs: kernel predictors, KKT residuals, limits, clocks, and the page that tells them."""
 
 import dataclasses
-from html.parser import HTMLParser
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from conftest import Cells
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -417,30 +417,9 @@ def test_theory_is_drawn_over_the_run(grokked):
     figure.draw_without_rendering()
 
 
-class _Cells(HTMLParser):
-    """The text of every cell of every table, and the captions."""
-
-    def __init__(self, page):
-        super().__init__()
-        self.cells, self.captions, self.inside = [], [], None
-        self.feed(page)
-
-    def handle_starttag(self, tag, attrs):
-        self.inside = {"td": self.cells, "caption": self.captions}.get(tag, self.inside)
-        if tag in ("td", "caption"):
-            self.inside.append("")
-
-    def handle_endtag(self, tag):
-        self.inside = None if tag in ("td", "caption") else self.inside
-
-    def handle_data(self, data):
-        if self.inside is not None:
-            self.inside[-1] += data
-
-
 def test_a_notebook_shows_tables_with_the_numbers(grokked):
     page, foreseen = theory.explain(grokked), af.forecast(grokked.spec)
-    limits, clocks, whole = (_Cells(thing._repr_html_()) for thing in (page.limits, page.clocks, page))
+    limits, clocks, whole = (Cells(thing._repr_html_()) for thing in (page.limits, page.clocks, page))
     assert limits.captions == ["Where it could end"]
     assert clocks.captions == ["When it should turn"]
     for limit in page.limits:
@@ -454,7 +433,7 @@ def test_a_notebook_shows_tables_with_the_numbers(grokked):
     for check in page.readings[Regression].checks:
         assert check.number in whole.cells  # also where it holds < or &
     assert set(limits.cells + clocks.cells) <= set(whole.cells)
-    assert str(foreseen.verdict) in _Cells(foreseen._repr_html_()).cells
+    assert str(foreseen.verdict) in Cells(foreseen._repr_html_()).cells
     assert all(rule.name in page._repr_html_() for rule in page.clocks.silent)
 
 
