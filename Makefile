@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DONE := $(VENV)/.installed
 
-.PHONY: demo test install lint types layers unit fuzz docs bench bench-flows bench-forecast bench-sweeps bench-verdicts stress clean
+.PHONY: demo test install lint types layers unit fuzz pages ledger docs bench bench-flows bench-forecast bench-sweeps bench-verdicts stress clean
 
 demo: $(DONE)  ## one experiment at paper scale: a verdict, a picture and a report
 	$(BIN)/afterfit run notsawo2025/fig3 --scale paper --out results/demo
@@ -38,6 +38,14 @@ fuzz: $(DONE)  ## odd and hostile input, for SECONDS; goes on where it was stopp
 
 stress: $(DONE)  ## the whole gallery, cut short, in batches of random widths on two processes: does everything end?
 	$(BIN)/python tests/stress_gallery.py --times 3
+
+pages: $(DONE)  ## the pages that are made: everything public, the gallery, the ledger
+	$(BIN)/python docs/pages.py
+
+ledger: $(DONE)  ## measure what the gallery claims, at both scales; goes on where it was stopped
+	$(BIN)/afterfit verify --ledger docs/ledger.jsonl || true
+	$(BIN)/afterfit verify --scale paper --ledger docs/ledger.jsonl || true
+	$(BIN)/python docs/pages.py
 
 docs: $(DONE)  ## the site, in site/
 	$(BIN)/python -m pip install --quiet --group docs

@@ -14,7 +14,7 @@ import time
 import numpy as np
 
 from afterfit.dynamics import Discrete
-from afterfit.papers import ENTRIES
+from afterfit.papers import entries
 from afterfit.sweeps import plan as planning
 from afterfit.sweeps import processes
 
@@ -35,7 +35,7 @@ def stress(ids, seed: int) -> int:
     total = 0
     for id in rng.permutation(sorted(ids)):
         planning._WIDEST, planning._ENOUGH = (int(rng.integers(low, 20)) for low in (1, 2))
-        experiments = {name: shortened(each) for name, each in ENTRIES[str(id)].experiments("quick").items()}
+        experiments = {name: shortened(each) for name, each in entries()[str(id)].experiments("quick").items()}
         runs = processes.run_many(experiments)
         assert runs.keys() == experiments.keys()
         assert all(run.status for run in runs.values())
@@ -45,7 +45,7 @@ def stress(ids, seed: int) -> int:
 
 def main() -> None:
     options = argparse.ArgumentParser()
-    options.add_argument("ids", nargs="*", default=list(ENTRIES))
+    options.add_argument("ids", nargs="*", default=list(entries()))
     options.add_argument("--seed", type=int, default=0)
     options.add_argument("--times", type=int, default=1)
     chosen = options.parse_args()

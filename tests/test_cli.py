@@ -23,7 +23,7 @@ from afterfit import cli, papers
 from afterfit.cli._app import complete_job, complete_scale
 from afterfit.diagnose.words import number
 from afterfit.experiment import Experiment
-from afterfit.papers import Entry, Finding
+from afterfit.papers import Entry, Finding, claim
 
 SETTING = """
 task = {kind = "SparseRecovery", n = 20, sparsity = 2, N = 12}
@@ -35,14 +35,16 @@ observations = 40
 """
 
 
+PAPER = papers.Paper("tiny2000", "Tiny 2000, Not much")
+
+
 class Tiny(Entry):
-    id = "tiny2000/fig1"
+    paper, name = PAPER, "fig1"
     title = "A tiny recovery"
     where = "Fig. 1"
     about = "Nothing much."
-    claims = ("one holds", "two does not")
 
-    def experiments(self, scale):
+    def runs(self, scale):
         base = Experiment.from_dict(tomllib.loads(SETTING))
         return {"weak": base, "strong": base.set({"penalty.strength": 1e-2})}
 
@@ -51,13 +53,17 @@ class Tiny(Entry):
         figure.subplots().plot([len(runs)])
         return figure
 
-    def check(self, runs, scale, progress):
-        yield Finding("one holds", "1 ≤ 2", "1", np.bool_(True))  # pyright: ignore[reportArgumentType]
-        yield Finding("two does not", "2 ≤ 1", "2", False)
+    @claim("one holds", says="1 ≤ 2")
+    def one(self):
+        return Finding("1", np.bool_(True))  # pyright: ignore[reportArgumentType]
+
+    @claim("two does not", says="2 ≤ 1")
+    def two(self):
+        return Finding("2", False)
 
 
 class Broken(Tiny):
-    id = "tiny2000/broken"
+    name = "broken"
 
     def run(self, scale, changes=None, progress=None):
         raise ZeroDivisionError("by zero")
@@ -66,7 +72,7 @@ class Broken(Tiny):
 class Interrupted(Tiny):
     """Someone presses Ctrl-C once while it trains, which training by itself would survive."""
 
-    id = "other2001/late"
+    name = "late"
 
     def run(self, scale, changes=None, progress=None):
         try:
@@ -80,7 +86,7 @@ class Interrupted(Tiny):
 def place(tmp_path, monkeypatch) -> Path:
     """An empty directory to work in, with a gallery of one entry and an experiment in a file."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(papers, "ENTRIES", {Tiny.id: Tiny()})
+    monkeypatch.setattr(papers, "entries", lambda: {Tiny.id: Tiny()})
     for command in (cli.run, cli.verify):
         monkeypatch.setattr(command, "cache_compilations", lambda: None)  # not in the process of the tests
     Path("my.toml").write_text(SETTING, encoding="utf-8")
@@ -223,7 +229,7 @@ def test_levels_that_cannot_be_are_refused_before_the_run(level):
 def test_the_text_of_a_smaller_run_says_its_sizes(monkeypatch):
     sizes = {"quick": {"task.n": 14, "penalty.strength": 1e-2}, "paper": {}}
     base = Tiny().experiments("paper")["weak"]
-    monkeypatch.setattr(Tiny, "experiments", lambda self, scale: {"weak": base.set(sizes[scale])})
+    monkeypatch.setattr(Tiny, "runs", lambda self, scale: {"weak": base.set(sizes[scale])})
     said = "task.n = 14 (not 20), penalty.strength = 0.01 (not 0.001)"
     assert said in " ".join(call("show", Tiny.id, "--scale", "quick").stdout.split())
     assert "not 20" not in call("show", Tiny.id).stdout
@@ -382,20 +388,20 @@ def test_verify_prints_the_ledger_and_fails_with_a_claim():
 
 @pytest.mark.usefixtures("bare_runs")
 def test_verify_goes_on_after_an_error_and_keeps_stdout_for_json(monkeypatch):
-    monkeypatch.setattr(papers, "ENTRIES", {Broken.id: Broken(), Tiny.id: Tiny()})
+    monkeypatch.setattr(papers, "entries", lambda: {Broken.id: Broken(), Tiny.id: Tiny()})
     result = call("verify", "tiny2000", "--json", "-", "--scale", "paper")
     assert result.exit_code == 1
     assert [(row["claim"], row["scale"]) for row in json.loads(result.stdout)] == [
         ("one holds", "paper"),
         ("two does not", "paper"),
     ]
-    assert "error  tiny2000/broken: ZeroDivisionError: by zero" in result.stderr
-    assert "1 claims hold, 1 do not, 1 entries ended in an error" in result.stderr
+    assert "error  tiny2000/broken, two does not: ZeroDivisionError: by zero" in result.stderr
+    assert "1 claims hold, 1 do not, 2 ended in an error" in result.stderr
 
 
 @pytest.mark.usefixtures("bare_runs")
 def test_interrupted_verify_keeps_what_it_has_and_judges_nothing_more(monkeypatch):
-    monkeypatch.setattr(papers, "ENTRIES", {Tiny.id: Tiny(), Interrupted.id: Interrupted(), "x": Tiny()})
+    monkeypatch.setattr(papers, "entries", lambda: {Tiny.id: Tiny(), Interrupted.id: Interrupted()})
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         result = call("verify", "--json", "ledger.json", "--quiet")
@@ -405,6 +411,71 @@ def test_interrupted_verify_keeps_what_it_has_and_judges_nothing_more(monkeypatc
     assert result.exit_code == 130
     assert result.stdout.splitlines() == ["holds  tiny2000/fig1: one holds", "FAILS  tiny2000/fig1: two does not"]
     assert len(json.loads(Path("ledger.json").read_text("utf-8"))) == 2
+
+
+def test_verify_goes_on_where_it_was_stopped(monkeypatch):
+    """Rows are kept as they are measured: only what is missing is measured, and all of it with --fresh."""
+    asked = []
+
+    class Watched(Tiny):
+        name = "watched"
+        broken = True
+
+        @claim("three is reached", says="3")
+        def three(self, weak):
+            if self.broken:
+                raise ZeroDivisionError("not yet")
+            return Finding(weak.status, True)
+
+        def run(self, scale, changes=None, progress=None):
+            asked.append(scale)
+            return {name: make_run() for name in self.experiments(scale)}
+
+    monkeypatch.setattr(papers, "entries", lambda: {Watched.id: Watched()})
+    first = call("verify")
+    assert "error  tiny2000/watched, three is reached: ZeroDivisionError: not yet" in first.stderr
+    assert "1 claims hold, 1 do not, 1 ended in an error" in first.stdout
+    with Path("results/ledger.jsonl").open("a", encoding="utf-8") as file:
+        file.write('{"id": "tiny2000/watched", "cla')  # the process was killed while it wrote
+    monkeypatch.setattr(Watched, "broken", False)
+    second = call("verify", "--json", "ledger.json")
+    assert asked == ["quick"] * 2
+    assert re.search(r"one holds \(quick, measured on \d{4}-\d\d-\d\d\)", second.stdout)
+    assert "three is reached (quick, " in second.stdout
+    assert "2 claims hold, 1 do not" in second.stdout
+    call("verify", "--quiet")
+    assert asked == ["quick"] * 2, "nothing was left to be measured"
+    kept = json.loads(Path("ledger.json").read_text("utf-8"))
+    assert [row["claim"] for row in kept] == ["one holds", "two does not", "three is reached"]
+    call("verify", "--scale", "paper", "--quiet")
+    call("verify", "--fresh", "--quiet")
+    assert asked == ["quick", "quick", "paper", "quick"]
+    monkeypatch.setattr("afterfit.papers._ledger._code", lambda entry: "another")
+    call("verify", "--quiet")
+    assert asked[4:] == ["quick"], "the code has changed"
+
+
+def test_a_ledger_that_is_none_is_refused():
+    Path("notes.txt").write_text("{years: of work}\nand more\n", encoding="utf-8")
+    refused = call("verify", "--ledger", "notes.txt")
+    assert refused.exit_code == 2
+    assert "notes.txt, line 1 is no row of a ledger" in refused.stderr
+    assert Path("notes.txt").read_text("utf-8").startswith("{years")
+
+
+def test_a_check_that_asks_for_what_there_is_not_is_refused_before_any_run(monkeypatch):
+    class Mistaken(Tiny):
+        name = "mistaken"
+
+        @claim("it asks", says="for a run")
+        def asks(self, week):
+            return Finding("", True)
+
+    monkeypatch.setattr(papers, "entries", lambda: {Mistaken.id: Mistaken()})
+    refused = call("verify")
+    assert refused.exit_code == 2
+    assert "tiny2000/mistaken: asks asks for 'week': did you mean 'weak'?" in refused.stderr
+    assert not Path("results").exists()
 
 
 # ---------------------------------------------------------------------------------------------------- diagnose

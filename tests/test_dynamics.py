@@ -527,7 +527,7 @@ TEACHER = TeacherStudent(d=3, hidden=2, outputs=2, n=4, n_test=2)
             NoPenalty(),
             "one output",
         ),
-        (ProximalGradient(0.1, 1), regression(), Linear(), L1(0.1) + L1(0.1), "L1 \\+ L2 only"),
+        (ProximalGradient(0.1, 1), regression(), Linear(), L1(0.1) + L1(0.1), "L1 \\+ L2, and Sum has none"),
     ],
 )
 def test_what_a_dynamics_cannot_run_is_refused_before_any_work(dynamics, task, model, penalty, message):

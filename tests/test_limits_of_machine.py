@@ -7,6 +7,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from afterfit.papers.gallery import SCALES
 
 import afterfit as af
 from afterfit import Experiment, SpecError
@@ -23,8 +24,7 @@ from afterfit.models import (
     Linear,
     MatrixFactorisation,
 )
-from afterfit.papers import ENTRIES
-from afterfit.papers.gallery import SCALES
+from afterfit.papers import entries
 from afterfit.size import check_size, size_of
 from afterfit.sweeps.knobs import parse_values
 from afterfit.tasks import (
@@ -141,7 +141,7 @@ def test_a_sweep_with_one_point_too_large_is_refused_before_anything_is_drawn(tm
 
 def test_nothing_of_the_gallery_is_too_large_at_any_scale():
     # Papers' own settings, told to be possible without drawing them: well within a laptop's 16 GB.
-    for entry in ENTRIES.values():
+    for entry in entries().values():
         for scale in SCALES:
             for name, experiment in entry.experiments(scale).items():
                 size = check_size(experiment)

@@ -12,7 +12,6 @@ from test_plot import SPEC, make_run
 
 import afterfit as af
 from afterfit.experiment import Experiment
-from afterfit.papers import Claim
 from afterfit.report import to_toml, warning, write_report
 
 _VOID = {"meta", "img"}
@@ -59,17 +58,12 @@ def test_one_page_holds_everything(tmp_path, monkeypatch):
     kinds = ["grokking", "accuracy", "diverged", "with the fit"]
     runs = {name: make_run(kind) for name, kind in zip(names, kinds, strict=True)}
     runs["l2"] = make_run("accuracy", spec=SPEC | {"seed": 77}, status="interrupted", message="cut at t<9")
-    claims = [
-        Claim("p/f", "a < b", "“always”", "1 & 2", True, "quick", 1.25),
-        Claim("p/f", "never <script>", "no", "yes", False, "quick", 0.5),
-    ]
     write_report(
         tmp_path / "r.html",
         title="A <title> & more",
         runs=runs,
         figure=make_run().plot(),
-        claims=claims,
-        about="First.\n\nSecond with <tag>.",
+        about="First.\n\nSecond with <tag>, never <script>.",
         command="afterfit run x --set 'a=\"<b>\"'",
     )
     page = read(tmp_path / "r.html")
@@ -80,10 +74,7 @@ def test_one_page_holds_everything(tmp_path, monkeypatch):
     for words in (
         *names,
         "A <title> & more",
-        "Second with <tag>.",
-        "never <script>",
-        "does not hold",
-        "“always”",
+        "Second with <tag>, never <script>.",
         "interrupted: cut at t<9",
         "--set 'a=\"<b>\"'",
         "steps 1,000,000",
@@ -102,7 +93,6 @@ def test_one_page_holds_everything(tmp_path, monkeypatch):
 def test_one_run_needs_no_more_than_itself(tmp_path):
     page = read(write_report(tmp_path / "r.html", "One", {"run": make_run()}))
     assert page.tags.count("img") == 1
-    assert "Claims" not in page.text
 
 
 @pytest.mark.parametrize("penalty", [{"kind": "L1", "strength": 1e-5}, {"kind": "NoPenalty"}])

@@ -16,7 +16,7 @@ from afterfit.spec import SpecError
 from afterfit.train import run_experiment, train
 
 if TYPE_CHECKING:
-    from afterfit import papers, theory
+    from afterfit import losses, papers, plot, theory
     from afterfit.store import Store
     from afterfit.sweeps import Sweep, SweepFailed, logspace, refine, slurm, sweep
     from afterfit.theory import forecast
@@ -40,9 +40,11 @@ __all__ = [
     "inits",
     "load",
     "logspace",
+    "losses",
     "models",
     "papers",
     "penalties",
+    "plot",
     "refine",
     "run_experiment",
     "slurm",
@@ -62,7 +64,7 @@ _ELSEWHERE = {
 
 def __getattr__(name: str) -> Any:
     # On first use: the gallery needs matplotlib, theory convex solvers and sweeps SciPy, which training does not.
-    if name in ("papers", "theory"):
+    if name in ("losses", "papers", "plot", "theory"):
         return importlib.import_module(f"afterfit.{name}")
     if name in _ELSEWHERE:
         return getattr(importlib.import_module(_ELSEWHERE[name]), name)

@@ -145,7 +145,7 @@ class Lane:
             work={name: int(value) for name, value in self.dynamics.work(self.state).items()},
             seconds=self.seconds,
             id=self._id,
-            experiment=self.experiment,
+            origin=self.experiment,
         )
 
 

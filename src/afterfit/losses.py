@@ -7,12 +7,14 @@ classification loss falls below 10^-300 and training goes on (Lyu et al. 2023, A
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from afterfit.spec import nearest, require
+from afterfit.spec import Capable, nearest, require
 
 __all__ = ["CrossEntropy", "Exponential", "Logistic", "Loss", "Squared"]
 
@@ -24,8 +26,19 @@ _FACTORS = {
 }
 
 
-class Loss(eqx.Module):
-    """factor(n) · Σᵢ ℓ(outputᵢ, targetᵢ)."""
+class Loss(Capable, eqx.Module):
+    """factor(n) · Σᵢ ℓ(outputᵢ, targetᵢ). A new one is a subclass with `each` and the `metric` that belongs to it.
+
+    `metric` is what fit and generalisation are measured by: `"error"` where outputs are to equal real targets,
+    `"accuracy"` where they are to be right. `form` is what theorems call ℓ: `"squared"`, `"logistic"`,
+    `"exponential"` or `"cross_entropy"`; None for one that none is about.
+    """
+
+    formula: ClassVar[tuple[str, ...]] = ("each", "log_each", "__call__", "log_value")
+    capabilities: ClassVar[tuple[str, ...]] = ("form",)
+
+    metric: ClassVar[str]
+    form: ClassVar[str | None] = None
 
     reduction: str = eqx.field(default="mean", static=True)
 
@@ -50,12 +63,16 @@ class Loss(eqx.Module):
 class Squared(Loss):
     """ℓ = (output − target)²."""
 
+    metric, form = "error", "squared"
+
     def each(self, outputs: Array, targets: Array) -> Array:
         return (outputs - targets) ** 2
 
 
 class _ExponentialTail(Loss):
     """A loss that falls exponentially with the margin, so that its logarithm has to be computed for itself."""
+
+    metric = "accuracy"
 
     def log_each(self, outputs: Array, targets: Array) -> Array:
         """log ℓ of each example, without underflow."""
@@ -68,6 +85,8 @@ class _ExponentialTail(Loss):
 class Logistic(_ExponentialTail):
     """ℓ = log(1 + exp(−target·output)), targets ±1."""
 
+    form = "logistic"
+
     def each(self, outputs: Float[Array, " n"], targets: Float[Array, " n"]) -> Float[Array, " n"]:
         return jax.nn.softplus(-targets * outputs)
 
@@ -78,6 +97,8 @@ class Logistic(_ExponentialTail):
 class Exponential(_ExponentialTail):
     """ℓ = exp(−target·output), targets ±1."""
 
+    form = "exponential"
+
     def each(self, outputs: Float[Array, " n"], targets: Float[Array, " n"]) -> Float[Array, " n"]:
         return jnp.exp(-targets * outputs)
 
@@ -87,6 +108,8 @@ class Exponential(_ExponentialTail):
 
 class CrossEntropy(_ExponentialTail):
     """ℓ = −log softmax(output)[target], targets class numbers."""
+
+    form = "cross_entropy"
 
     def each(self, outputs: Float[Array, "n c"], targets: Int[Array, " n"]) -> Float[Array, " n"]:
         chosen = jnp.take_along_axis(outputs, targets[:, None], axis=1)[:, 0]

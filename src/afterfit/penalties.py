@@ -5,13 +5,14 @@ exists a proximal map. This is *coupled* weight decay: the penalty's gradient go
 the loss's. *Decoupled* weight decay is not a penalty but part of an optimiser: `dynamics.AdamW(weight_decay=…)`.
 
 A new penalty is a subclass of `Penalty` with `value`; `subgradient` is JAX's gradient of it unless you know
-better, and `prox` is only needed for proximal descent. Penalties add up: `L1(1e-5) + L2(1e-3)`.
+better, and `prox` is only needed for proximal descent. What else is known of it (`smooth = True`, …) opens methods and
+theorems to it. Penalties add up: `L1(1e-5) + L2(1e-3)`.
 """
 
 from __future__ import annotations
 
 import abc
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -27,7 +28,23 @@ __all__ = ["L1", "L2", "NoPenalty", "Nuclear", "Penalty", "Sobolev", "Sum"]
 
 
 class Penalty(Spec):
-    """A penalty h with a strength β ≥ 0: the objective is loss + β·h(params)."""
+    """A penalty h with a strength β ≥ 0: the objective is loss + β·h(params).
+
+    What is known of h beside its values is for the class that writes `value` (or `subgradient`) to say:
+
+    - `smooth`: whether h has a continuous gradient where the model has one. A flow that meets kinks is followed by
+      other means, and a penalty that does not say it is smooth is taken to have some.
+    - `degree`: h(c·params) = c^degree · h(params) for c > 0.
+    - `norm`: `"l1"` or `"nuclear"` where h is that norm, of the parameters or of the weights that they stand for.
+    - `decay`: λ where β·h = ½λ‖θ‖², weight decay; 0 where there is no penalty.
+    - `subgradient` and `prox`, where there is something better than JAX's gradient, and than nothing.
+    """
+
+    formula: ClassVar[tuple[str, ...]] = ("value", "subgradient", "bind", "weighted_value", "weighted_subgradient")
+    capabilities: ClassVar[tuple[str, ...]] = ("smooth", "degree", "norm", "decay", "subgradient", "prox", "proximal")
+
+    smooth: ClassVar[bool] = False
+    norm: ClassVar[str | None] = None
 
     strength: float
 
@@ -41,9 +58,19 @@ class Penalty(Spec):
         return float(self.strength)
 
     @property
-    def smooth(self) -> bool:
-        """Whether h has a continuous gradient; flows with kinks are followed by other means."""
-        return True
+    def degree(self) -> int | None:
+        """The degree of homogeneity of h; None if there is none, or any."""
+        return None
+
+    @property
+    def decay(self) -> float | Array | None:
+        """λ where β·h = ½λ‖θ‖², 0 where there is no penalty, None for any other."""
+        return None
+
+    @property
+    def proximal(self) -> bool:
+        """Whether there is a `prox`."""
+        return type(self).prox is not Penalty.prox
 
     @abc.abstractmethod
     def value(self, params: PyTree[Array]) -> Float[Array, ""]:
@@ -80,6 +107,8 @@ class Penalty(Spec):
 class NoPenalty(Penalty):
     """No penalty at all."""
 
+    smooth = True
+
     strength: float = 0.0
 
     def __check_init__(self):
@@ -88,6 +117,10 @@ class NoPenalty(Penalty):
             f"there is no penalty that a strength of {self.strength} could be of: choose one, such as "
             f"penalty.kind=L2 with penalty.strength={self.strength}.",
         )
+
+    @property
+    def decay(self) -> float:
+        return 0.0
 
     def value(self, params: PyTree[Array]) -> Float[Array, ""]:
         return jnp.zeros(())
@@ -102,9 +135,11 @@ class NoPenalty(Penalty):
 class L1(Penalty):
     """‖θ‖₁, with subgradient sign(θ) and sign(0) = 0; its prox is soft thresholding."""
 
+    norm = "l1"
+
     @property
-    def smooth(self) -> bool:
-        return False
+    def degree(self) -> int:
+        return 1
 
     def value(self, params: PyTree[Array]) -> Float[Array, ""]:
         return _total(jax.tree.map(lambda leaf: jnp.sum(jnp.abs(leaf)), params))
@@ -118,6 +153,16 @@ class L1(Penalty):
 
 class L2(Penalty):
     """½‖θ‖₂², whose gradient is θ: weight decay."""
+
+    smooth = True
+
+    @property
+    def degree(self) -> int:
+        return 2
+
+    @property
+    def decay(self) -> float | Array:
+        return self.strength
 
     def value(self, params: PyTree[Array]) -> Float[Array, ""]:
         return 0.5 * _total(jax.tree.map(lambda leaf: jnp.sum(leaf**2), params))
@@ -139,15 +184,17 @@ class Nuclear(Penalty):
     (biases) are left alone.
     """
 
-    of: str = "parameters"
+    norm = "nuclear"
 
-    @property
-    def smooth(self) -> bool:
-        return False
+    of: str = "parameters"
 
     def __check_init__(self):
         kinds = ("parameters", "weights")
         require(self.of in kinds, f"unknown Nuclear.of {self.of!r}: {nearest(self.of, kinds)}")
+
+    @property
+    def degree(self) -> int | None:
+        return 1 if self.of == "parameters" else None  # that of the weights: known once it is bound to a model
 
     def bind(self, model: Model, data: Data) -> Penalty:
         if self.of == "parameters":
@@ -185,11 +232,13 @@ class Nuclear(Penalty):
 
 
 class _NuclearOfWeights(Penalty):
+    norm = "nuclear"
+
     model: Any
 
     @property
-    def smooth(self) -> bool:
-        return False
+    def degree(self) -> int | None:
+        return self.model.degree
 
     def value(self, params: PyTree[Array]) -> Float[Array, ""]:
         return Nuclear(1.0).value(self.model.weights(params))
@@ -205,6 +254,8 @@ class Sobolev(Penalty):
     Needs a task that knows the slopes of its teacher: `tasks.TeacherStudent`.
     """
 
+    smooth = True  # where the model's slopes are
+
     def bind(self, model: Model, data: Data) -> Penalty:
         require(
             data.slopes is not None,
@@ -218,6 +269,8 @@ class Sobolev(Penalty):
 
 
 class _BoundSobolev(Penalty):
+    smooth = True  # where the model's slopes are
+
     model: Any
     inputs: Any
     slopes: Any
@@ -247,8 +300,19 @@ class Sum(Penalty):
         return float(self.strength) * min((p.weakest for p in self.penalties if p.weakest > 0), default=0.0)
 
     @property
-    def smooth(self) -> bool:
+    def smooth(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         return all(penalty.smooth for penalty in self.penalties)
+
+    @property
+    def degree(self) -> int | None:
+        degrees = {penalty.degree for penalty in self.penalties}
+        return degrees.pop() if len(degrees) == 1 else None
+
+    @property
+    def proximal(self) -> bool:
+        # prox of L1 + L2 is soft-thresholding, then shrinking; sums in general have no such composition.
+        known = sorted("l1" if p.norm == "l1" else "l2" if p.decay is not None else "" for p in self.penalties)
+        return known == ["l1", "l2"]
 
     def value(self, params: PyTree[Array]) -> Float[Array, ""]:
         return _total([penalty.weighted_value(params) for penalty in self.penalties])
@@ -258,13 +322,8 @@ class Sum(Penalty):
         return jax.tree.map(lambda *gs: _total(list(gs)), *parts)
 
     def prox(self, params: PyTree[Array], step: float | Float[Array, ""]) -> PyTree[Array]:
-        # prox of L1 + L2 is soft-thresholding, then shrinking; sums in general have no such composition.
-        kinds = [type(penalty) for penalty in self.penalties]
-        require(
-            kinds in ([L1, L2], [L2, L1]),
-            "the proximal map of a sum is known for L1 + L2 only: use GradientDescent.",
-        )
-        for penalty in sorted(self.penalties, key=lambda penalty: type(penalty) is L2):
+        require(self.proximal, "the proximal map of a sum is known for L1 + L2 only: use GradientDescent.")
+        for penalty in sorted(self.penalties, key=lambda penalty: penalty.norm != "l1"):
             params = penalty.weighted_prox(params, step)
         return params
 

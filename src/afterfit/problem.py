@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PyTree
 
-from afterfit.inputs import Entries, OneHot
-from afterfit.models import Linear, Model
+from afterfit.inputs import as_inputs
+from afterfit.models import Model
 from afterfit.penalties import Penalty
 from afterfit.spec import require
 from afterfit.tasks import Data, Task
@@ -89,29 +89,17 @@ def _as_array(leaf: Any, precision: str) -> Array:
 
 def take_examples(data: Data, examples: Int[Array, " b"]) -> tuple[Any, Array]:
     """Inputs and targets of some training examples."""
-    inputs, targets = data.inputs, data.targets
-    if isinstance(inputs, Entries):
-        rows, columns = jnp.nonzero(inputs.mask, size=data.n)
-        mask = jnp.zeros_like(inputs.mask).at[rows[examples], columns[examples]].add(1)
-        return Entries(mask), mask * targets
-    if isinstance(inputs, OneHot):
-        return OneHot(inputs.tokens[examples], inputs.size), targets[examples]
-    return inputs[examples], targets[examples]
+    return as_inputs(data.inputs).take(examples, data.targets, data.n)
 
 
 def design_matrix(problem: Problem) -> Float[Array, "N n"]:
-    """The matrix X of a problem whose model is linear in its parameters: outputs = X·vec(weights)."""
+    """The matrix X of a problem whose parameters are the weights: outputs = X·vec(weights)."""
     require(
-        type(problem.model) is Linear,  # a subclass may be another function
+        problem.model.direct,
         f"this dynamics projects onto {{a : Xa = y}} and needs models.Linear, not {type(problem.model).__name__}.",
     )
-    inputs = problem.data.inputs
-    if isinstance(inputs, Entries):
-        chosen = jnp.nonzero(inputs.mask.ravel(), size=problem.data.n)[0]
-        return jnp.eye(inputs.mask.size, dtype=inputs.mask.dtype)[chosen]
-    if isinstance(inputs, OneHot):
-        return inputs.dense()
-    return inputs.reshape(inputs.shape[0], -1)
+    n = problem.data.n
+    return as_inputs(problem.data.inputs).design(n).reshape(n, -1)
 
 
 def sum_over(tree: PyTree[Array], of: Any) -> Array:

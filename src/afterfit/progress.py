@@ -13,8 +13,8 @@ _PATIENCE = 2.0  # seconds before a bar appears
 
 
 @contextlib.contextmanager
-def progress_bar(description: str, show: bool | None = None) -> Iterator[Callable[[float], None]]:
-    """Yields a function to call with the share of work done, from 0 to 1.
+def progress_bar(description: str, show: bool | None = None, of: int = 1) -> Iterator[Callable[[float], None]]:
+    """Yields a function to call with the share of work done, from 0 to 1; with how many are done, `of` several things.
 
     `show=None` shows a bar only on a terminal. Nothing is drawn, nor is the drawing library loaded, unless the
     work takes longer than two seconds.
@@ -23,25 +23,28 @@ def progress_bar(description: str, show: bool | None = None) -> Iterator[Callabl
     started = time.monotonic()
     bar, task = None, None
 
-    def update(share: float) -> None:
+    def update(done: float) -> None:
         nonlocal bar, task
         if not show or time.monotonic() - started < _PATIENCE:
             return
         if bar is None:
             from rich.console import Console
-            from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-
-            columns = (
-                TextColumn("{task.description}"),
-                BarColumn(),
-                TaskProgressColumn(),
-                TimeRemainingColumn(),
+            from rich.progress import (
+                BarColumn,
+                MofNCompleteColumn,
+                Progress,
+                TaskProgressColumn,
+                TextColumn,
+                TimeRemainingColumn,
             )
+
+            count = TaskProgressColumn() if of == 1 else MofNCompleteColumn()
+            columns = (TextColumn("{task.description}"), BarColumn(), count, TimeRemainingColumn())
             bar = Progress(*columns, console=Console(stderr=True), transient=True)
             bar.start()
-            task = bar.add_task(description, total=1.0)
+            task = bar.add_task(description, total=of)
         assert task is not None
-        bar.update(task, completed=share)
+        bar.update(task, completed=done)
 
     try:
         yield update

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from afterfit.experiment import Experiment
+    from afterfit.tasks import Data
 
 __all__ = ["FILES", "TIMES", "Run", "check_files", "load", "replaceable"]
 
@@ -70,8 +71,8 @@ class Run:
     `"interrupted"`, and `message` says why; `method` is how a flow was followed and why so (empty for discrete
     dynamics); `work` counts what was done, `seconds` how long it took. `id` is the name of the experiment that was
     asked for (empty if it has none), `ended` when training ended, in seconds since 1970 (0 if that is not known),
-    and `versions` what it was computed with. `experiment` is what was run, kept with it while it is in memory; a loaded
-    run has only its `spec`.
+    and `versions` what it was computed with. `origin` is the experiment itself, while it is in memory; a loaded run has
+    only its `spec`.
     """
 
     spec: dict[str, Any]
@@ -87,7 +88,19 @@ class Run:
     id: str = ""
     ended: float = dataclasses.field(default_factory=time.time)
     versions: dict[str, str] = dataclasses.field(default_factory=_versions, repr=False)
-    experiment: Experiment | None = dataclasses.field(default=None, repr=False, compare=False)
+    origin: Experiment | None = dataclasses.field(default=None, repr=False, compare=False)
+
+    @functools.cached_property
+    def experiment(self) -> Experiment:
+        """What was run; of a run that was loaded, read from its `spec`."""
+        from afterfit.experiment import Experiment
+
+        return Experiment.from_dict(self.spec) if self.origin is None else self.origin
+
+    @functools.cached_property
+    def data(self) -> Data:
+        """The data as the run saw them, NumPy arrays: `inputs`, `targets`, and the `truth` where the task has one."""
+        return self.experiment.draw()
 
     @functools.cached_property
     def verdict(self) -> Verdict:

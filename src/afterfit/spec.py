@@ -11,11 +11,10 @@ The `kind` of a noun of afterfit's is its class's name, such as `L2`. A class fr
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import inspect
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Self
 
 import equinox as eqx
@@ -24,31 +23,40 @@ import numpy as np
 from jax.core import Tracer
 
 from afterfit.definitions import Untold, digest, held
+from afterfit.errors import SpecError, nearest, require
 
-__all__ = ["DEFINING", "Spec", "SpecError", "nearest", "require"]
+__all__ = ["DEFINING", "Capable", "Spec", "SpecError", "nearest", "require"]
 
 DEFINING = ("kind", "code", "meaning")  # what plain data say of a noun beside its settings
 
 
-class SpecError(ValueError):
-    """Something asked for cannot be: the message says what, with its value, and what to do."""
+class Capable:
+    """A formula, and what is known of it beside its values.
+
+    A family says which of its methods are the `formula`, and which of its attributes and methods are `capabilities`,
+    with values that are safe where nothing is known. Whoever needs to know asks for a capability, not for a class. Who
+    writes the formula anew says anew what is known of it: of what a subclass does not say, it has the family's safe
+    value, whatever its other bases said.
+    """
+
+    formula: ClassVar[tuple[str, ...]] = ()
+    capabilities: ClassVar[tuple[str, ...]] = ()
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+
+        def said(name: str) -> list[int]:
+            """Where among the bases it is said, the nearest first and the family last."""
+            return [place for place, base in enumerate(cls.__mro__) if name in vars(base)]
+
+        written = min((said(name)[0] for name in cls.formula if said(name)), default=0)
+        for name in cls.capabilities:
+            *_, family = places = said(name)
+            if written < places[0] < family:
+                setattr(cls, name, vars(cls.__mro__[family])[name])
 
 
-def require(condition: bool, message: str) -> None:
-    """Raise a `SpecError` with `message` unless `condition` holds."""
-    if not condition:
-        raise SpecError(message)
-
-
-def nearest(word: str, choices: Iterable[str]) -> str:
-    """The end of an error message: the nearest valid choice to `word`, or all of them."""
-    choices = sorted(choices)
-    folded = {choice.lower(): choice for choice in choices}
-    close = difflib.get_close_matches(str(word).lower(), folded, n=1, cutoff=0.5)
-    return f"did you mean {folded[close[0]]!r}?" if close else f"choose one of: {', '.join(choices)}."
-
-
-class Spec(eqx.Module):
+class Spec(Capable, eqx.Module):
     """Base of all nouns. A direct subclass (`Task`, `Model`, …) is a family; its subclasses are its members.
 
     Subclasses declare their fields as in a dataclass and check them in `__check_init__`. A member becomes

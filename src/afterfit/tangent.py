@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, PyTree
 
 from afterfit import derivatives
 from afterfit.derivatives import Linearisation
-from afterfit.inputs import Entries, measure
+from afterfit.inputs import as_inputs
 from afterfit.problem import Problem
 
 __all__ = ["Linearisation", "curvature", "gram", "kernel", "linearise", "of_weights", "outputs", "residual", "targets"]
@@ -28,7 +28,7 @@ def outputs(problem: Problem, params: PyTree[Array]) -> Float[Array, "n ..."]:
 
 def of_weights(problem: Problem, weights: Array) -> Float[Array, " n"]:
     """What a linear predictor says of every training example."""
-    return _observed(problem, measure(problem.data.inputs, weights))
+    return _observed(problem, as_inputs(problem.data.inputs).measure(weights))
 
 
 def targets(problem: Problem) -> Array:
@@ -61,16 +61,8 @@ def linearise(problem: Problem, params: PyTree[Array]) -> Linearisation:
 
 def kernel(problem: Problem, params: PyTree[Array]) -> Float[Array, "m m"]:
     """K = JJᵀ, the tangent kernel on the training data, with the outputs of all examples in a row."""
-    model, inputs = problem.model, problem.data.inputs
-    if isinstance(inputs, Entries):
-        known = model.entries_kernel(params, *_places(problem))
-        if known is not None:
-            return known
-    elif isinstance(inputs, jax.Array) and inputs.ndim == 2:
-        weights = model.weight_kernel(params)
-        if weights is not None:
-            return (inputs * weights) @ inputs.T
-    return gram(linearise(problem, params))
+    known = as_inputs(problem.data.inputs).kernel(problem.model, params, problem.data.n)
+    return gram(linearise(problem, params)) if known is None else known
 
 
 def gram(at: Linearisation) -> Float[Array, "m m"]:
@@ -89,12 +81,4 @@ def gram(at: Linearisation) -> Float[Array, "m m"]:
 
 
 def _observed(problem: Problem, values: Array) -> Array:
-    if isinstance(problem.data.inputs, Entries):
-        return values[_places(problem)]
-    return values
-
-
-def _places(problem: Problem) -> tuple[Array, Array]:
-    """Rows and columns of the observed entries."""
-    rows, columns = jnp.nonzero(problem.data.inputs.mask, size=problem.data.n)
-    return rows, columns
+    return as_inputs(problem.data.inputs).observed(values, problem.data.n)

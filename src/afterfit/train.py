@@ -19,7 +19,7 @@ from afterfit.dynamics import Dynamics
 from afterfit.experiment import Experiment
 from afterfit.inits import Init, Own
 from afterfit.lanes import Batch, Lane, numbers_as_arrays
-from afterfit.models import Function, Model
+from afterfit.models import Model
 from afterfit.penalties import NoPenalty, Penalty
 from afterfit.problem import Problem, pose
 from afterfit.progress import progress_bar
@@ -200,7 +200,7 @@ def prepare(experiment: Experiment, data: Data | None = None) -> tuple[Problem, 
     )
     check_program(jax.grad(problem.loss), params, problem.data.n)
     experiment.dynamics.check(problem, params)
-    if not _is_ours(model):
+    if not model.responsive:
         require(
             _moves_outputs(problem, params, outputs),
             "the model's outputs do not depend on its parameters: their derivative is exactly 0 at the start and at "
@@ -219,13 +219,6 @@ def _check_outputs(outputs: Any) -> None:
         jnp.issubdtype(outputs.dtype, jnp.floating),
         f"the model gives outputs of type {outputs.dtype}, which have no gradient: make them floating numbers.",
     )
-
-
-def _is_ours(model: Model) -> bool:
-    """Whether a model is made of afterfit's own alone, whose outputs are known to depend on their parameters."""
-    inner = getattr(model, "model", None)
-    ours = type(model).__module__.startswith("afterfit.") and not isinstance(model, Function)
-    return ours and (not isinstance(inner, Model) or _is_ours(inner))
 
 
 def _moves_outputs(problem: Problem, params: PyTree[Array], outputs: jax.ShapeDtypeStruct) -> bool:

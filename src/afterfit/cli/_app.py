@@ -37,10 +37,11 @@ __all__ = [
     "complete_entry",
     "complete_group",
     "complete_job",
+    "complete_paper_file",
     "complete_scale",
+    "is_file",
     "main",
     "on_interrupt",
-    "paper_titles",
     "print_verdict",
     "readable",
     "say",
@@ -241,18 +242,23 @@ def cache_compilations() -> None:
 # ----------------------------------------------------------------------------------------- ids and completion
 
 
-def paper_titles() -> dict[str, str]:
-    """The papers that have entries, with their titles."""
-    from afterfit.papers import ENTRIES, PAPERS
-
-    return {paper: PAPERS.get(paper, paper) for paper in dict.fromkeys(e.paper for e in ENTRIES.values())}
+def is_file(job: str) -> bool:
+    """Whether what is named is a Python file with entries of its own."""
+    return job.endswith(".py")
 
 
 def complete_entry(incomplete: str) -> list[tuple[str, str]]:
-    """Gallery ids for the shell."""
-    from afterfit.papers import ENTRIES
+    """Gallery ids for the shell, and entries of files once these are named."""
+    from afterfit.papers import entries, entries_of
 
-    return [(id, entry.title) for id, entry in ENTRIES.items() if id.startswith(incomplete)]
+    file, named, _ = incomplete.partition("::")
+    found = {f"{file}::{entry.name}": entry for entry in entries_of(file).values()} if named else entries()
+    return [(id, entry.title) for id, entry in found.items() if id.startswith(incomplete)]
+
+
+def complete_paper_file(incomplete: str) -> list[tuple[str, str]]:
+    """Python files."""
+    return [(path.name, "a file") for path in Path().glob("*.py") if path.name.startswith(incomplete)]
 
 
 def complete_job(incomplete: str) -> list[tuple[str, str]]:
@@ -262,9 +268,12 @@ def complete_job(incomplete: str) -> list[tuple[str, str]]:
 
 
 def complete_group(incomplete: str) -> list[tuple[str, str]]:
-    """Gallery ids, and papers."""
-    papers = [(name, title) for name, title in paper_titles().items() if name.startswith(incomplete)]
-    return [*papers, *complete_entry(incomplete)]
+    """Gallery ids, papers, and Python files."""
+    from afterfit.papers import entries
+
+    papers = dict.fromkeys(entry.paper for entry in entries().values())
+    named = [(paper.name, paper.title) for paper in papers if paper.name.startswith(incomplete)]
+    return [*named, *complete_paper_file(incomplete), *complete_entry(incomplete)]
 
 
 def complete_scale(incomplete: str) -> list[tuple[str, str]]:

@@ -7,30 +7,41 @@ from typing import Annotated
 
 import typer
 
-from afterfit.cli._app import Quiet, complete_entry, complete_scale, paper_titles, say, wrap
+from afterfit.cli._app import Quiet, complete_entry, complete_paper_file, complete_scale, say, wrap
 
 __all__ = ["list_", "show"]
 
 
-def list_(quiet: Quiet = False) -> None:
-    """List the gallery, by paper.
+def list_(
+    file: Annotated[
+        str | None, typer.Argument(help="A Python file with entries of your own.", autocompletion=complete_paper_file)
+    ] = None,
+    quiet: Quiet = False,
+) -> None:
+    """List the gallery, by paper, or the entries of a file.
 
     With --quiet only the ids, one a line. Then `afterfit show ID` says what an entry is, and `afterfit run
-    ID` runs it.
+    ID` runs it; of a file they are called `afterfit run my_paper.py::fig2`.
     """
-    from afterfit.papers import ENTRIES
+    from afterfit.papers import entries, entries_of
 
-    width = max((len(id) for id in ENTRIES), default=0)
-    for paper, title in paper_titles().items():
+    listed = entries() if file is None else {f"{file}::{e.name}": e for e in entries_of(file).values()}
+    width = max(map(len, listed), default=0)
+    for paper in dict.fromkeys(entry.paper for entry in listed.values()):
         if not quiet:
-            say(title, bold=True)
-        for entry in ENTRIES.values():
+            say(paper.title, bold=True)
+        for id, entry in listed.items():
             if entry.paper == paper:
-                say(entry.id if quiet else f"  {entry.id:{width}}  {entry.title} ({entry.where})")
+                say(id if quiet else f"  {id:{width}}  {entry.title} ({entry.where})")
 
 
 def show(
-    id: Annotated[str, typer.Argument(help="A gallery id.", autocompletion=complete_entry)],
+    id: Annotated[
+        str,
+        typer.Argument(
+            metavar="ID|FILE::NAME", help="A gallery id, or an entry of a file.", autocompletion=complete_entry
+        ),
+    ],
     scale: Annotated[str, typer.Option(help="Whose setting: quick or paper.", autocompletion=complete_scale)] = "paper",
 ) -> None:
     """Show what an entry is, its claims and its setting.
@@ -40,20 +51,20 @@ def show(
     """
     from afterfit.experiment import flatten
     from afterfit.papers import find
-    from afterfit.papers.gallery import check_scale
+    from afterfit.papers._entry import check_scale
     from afterfit.report import to_toml
 
     entry = find(id)
     check_scale(scale)
     experiments = {name: experiment.to_dict() for name, experiment in entry.experiments(scale).items()}
     say(f"{entry.id}: {entry.title}", bold=True)
-    say(wrap(f"{paper_titles()[entry.paper]}, {entry.where}"))
+    say(wrap(f"{entry.paper.title}, {entry.where}"))
     say(f"\n{wrap(entry.about)}\n")
     if departure := entry.departure(entry.experiments(scale)):
         say(f"{wrap(departure)}\n")
     say("Claims", bold=True)
     for claim in entry.claims:
-        say(wrap(f"- {claim}", "  "))
+        say(wrap(f"- {claim.words}", "  "))
     (name, headline), *others = experiments.items()
     say(f"\nSetting of the run {name!r} at {scale} scale", bold=True)
     say(textwrap.indent(to_toml(headline), "  "))

@@ -27,7 +27,6 @@ from afterfit.cli._app import (
     complain,
     complete_job,
     on_interrupt,
-    paper_titles,
     print_verdict,
     readable,
     say,
@@ -52,7 +51,7 @@ def run(
         str,
         typer.Argument(
             metavar="ID|FILE",
-            help="A gallery id or a TOML file with an experiment.",
+            help="A gallery id, an entry of your own such as my_paper.py::fig2, or a TOML file with an experiment.",
             autocompletion=complete_job,
         ),
     ],
@@ -78,6 +77,7 @@ def run(
       afterfit run boursier2025/fig2
       afterfit run notsawo2025/fig3 --scale quick --set penalty.strength=1e-4 --set seed=3
       afterfit run my.toml --out results/first-try
+      afterfit run my_paper.py::fig2 --scale quick
 
     An experiment in a file has the tables [task], [model], [penalty], [dynamics] and [init]; `afterfit show
     ID` prints one to start from. Each run is saved as soon as it ends. Ctrl-C ends the current run early and
@@ -110,14 +110,14 @@ def run(
         _tell(name if len(experiments) > 1 else "", finished, quiet)
     if not runs:
         raise KeyboardInterrupt
-    picture = picture_bytes(_draw(entry if complete else None, runs))
+    picture = picture_bytes(_draw(entry if complete else None, runs, scale or "paper"))
     write_atomically(out / "figure.png", picture)
     write_report(
         out / "report.html",
         title=f"{entry.title} ({label} scale)" if entry else label,
         runs=runs,
         figure=picture if entry and complete else None,  # else it is the headline's curves, shown anyway
-        about=_introduce(entry, experiments) if entry else "",
+        about=_introduce(entry, job, experiments) if entry else "",
         command=_spell_command(job, scale, changes or [], fit, generalise),
     )
     for what, place in (("runs", "runs"), ("picture", "figure.png"), ("report", "report.html")):
@@ -139,10 +139,8 @@ def read_job(job: str, scale: str | None) -> tuple[Entry | None, str, dict[str, 
         label = readable(Path(job).stem)
         return None, label, {label: Experiment.from_toml(job)}
     from afterfit.papers import find
-    from afterfit.papers.gallery import check_scale
 
     entry, scale = find(job), scale or "paper"
-    check_scale(scale)
     return entry, f"{entry.id} {scale}", entry.experiments(scale)
 
 
@@ -271,22 +269,22 @@ def _tell(name: str, run: Run, quiet: bool) -> None:
         complain(f"{name}: {warning(run)}" if name else warning(run))
 
 
-def _draw(entry: Entry | None, runs: Mapping[str, Run]) -> Figure:
+def _draw(entry: Entry | None, runs: Mapping[str, Run], scale: str) -> Figure:
     """The entry's picture; of an experiment in a file, and where that fails, the headline's curves."""
     from afterfit.plot import plot_run
 
     if entry is not None:
         try:
-            return entry.picture(runs)
+            return entry.draw(runs, scale)
         except Exception as error:  # changed settings or a diverged run can be more than a picture expects
             complain(f"the picture of {entry.id} cannot be drawn from these runs ({error!r}): showing curves.")
     return plot_run(next(iter(runs.values())))
 
 
-def _introduce(entry: Entry, experiments: Mapping[str, Experiment]) -> str:
+def _introduce(entry: Entry, job: str, experiments: Mapping[str, Experiment]) -> str:
     return (
-        f"{entry.about}\n\n{entry.departure(experiments)}\n\n{paper_titles()[entry.paper]}, {entry.where}. "
-        f"Its claims are checked by: afterfit verify {entry.id}"
+        f"{entry.about}\n\n{entry.departure(experiments)}\n\n{entry.paper.title}, {entry.where}. "
+        f"Its claims are checked by: afterfit verify {readable(job)}"
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO
 
@@ -17,15 +17,16 @@ from afterfit.cli._app import (
     complain,
     complete_group,
     complete_scale,
+    is_file,
     on_interrupt,
-    paper_titles,
     say,
     stop,
 )
-from afterfit.spec import SpecError, nearest, require
+from afterfit.errors import nearest, require
 
 if TYPE_CHECKING:
-    from afterfit.papers import Claim, Entry
+    from afterfit.papers import Entry, Row
+    from afterfit.papers._ledger import Ledger
 
 __all__ = ["verify"]
 
@@ -34,8 +35,9 @@ def verify(
     ids: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[ID|PAPER]...",
-            help="Gallery ids, or papers such as lyu2023; everything when none is given.",
+            metavar="[ID|PAPER|FILE]...",
+            help="Gallery ids, papers such as lyu2023, or Python files with entries of your own; the whole gallery "
+            "when none is given.",
             autocompletion=complete_group,
         ),
     ] = None,
@@ -50,6 +52,11 @@ def verify(
         str | None,
         typer.Option("--json", metavar="FILE|-", help="Also write the ledger as JSON; - writes it, alone, to stdout."),
     ] = None,
+    ledger_file: Annotated[
+        Path,
+        typer.Option("--ledger", metavar="FILE", help="Where rows are kept as they are measured.", dir_okay=False),
+    ] = Path("results/ledger.jsonl"),
+    fresh: Annotated[bool, typer.Option("--fresh", help="Measure again what was measured before.")] = False,
     quiet: Quiet = False,
 ) -> None:
     """Check whether the papers' claims hold.
@@ -60,81 +67,133 @@ def verify(
     \b
       afterfit verify                             everything, quickly
       afterfit verify lyu2023 --scale paper       one paper, at its own scale
+      afterfit verify my_paper.py                 a paper of your own
       afterfit verify --json ledger.json          for a program to read
 
-    Exits with 1 if a claim does not hold or an entry ends in an error; the other entries go on. The JSON is a
-    list of objects with the keys id, claim, paper_says, measured, holds, scale and seconds; the file is
-    brought up to date after every claim, so that an interruption loses nothing.
+    Each row is kept as soon as it is measured. The same command then goes on where it was stopped, and measures
+    again only what the code or the versions of packages have changed since; --fresh measures everything again.
+
+    Exits with 1 if a claim does not hold or ends in an error; the others go on. The JSON is a list of objects with
+    the keys id, claim, paper_says, measured, holds, scale and seconds.
     """
-    from afterfit.papers.gallery import check_scale
+    from afterfit.papers._entry import check_scale
+    from afterfit.papers._ledger import Ledger
 
     check_scale(scale)
     entries = _choose_entries(ids or [])
+    for entry in entries:
+        entry.check_names()
     if json_file not in (None, "-"):
         _check_writable(Path(json_file))
     # A live progress bar takes over sys.stdout for the sake of the terminal: hold on to a pipe.
     stdout = sys.stdout
-    stream = sys.stderr if json_file == "-" else stdout
-    ledger = _Ledger(stream, quiet)
+    table = _Table(sys.stderr if json_file == "-" else stdout, quiet)
+    ledger = Ledger(ledger_file)
     cache_compilations()
     errors = 0
     try:
         with on_interrupt(stop):  # a claim must not be judged by a run that was cut short
-            for entry in entries:
-                try:
-                    for claim in entry.verify(scale, progress=False if quiet else None):
-                        ledger.claims.append(claim)
-                        if json_file not in (None, "-"):
-                            _write_json(Path(json_file), ledger.claims)
-                        ledger.show(claim)
-                except BrokenPipeError:
-                    raise
-                except Exception as error:
+            for found in _rows(entries, scale, ledger, fresh, quiet):
+                if isinstance(found, str):
                     errors += 1
-                    complain(f"error  {entry.id}: {type(error).__name__}: {error}")
+                    complain(f"error  {found}")
+                    continue
+                table.show(*found)
+                if json_file not in (None, "-"):
+                    _write_json(Path(json_file), table.rows)
     finally:
         if json_file == "-":
-            typer.echo(_as_json(ledger.claims), file=stdout)
-    held = sum(claim.holds for claim in ledger.claims)
-    failed = f", {errors} entries ended in an error" if errors else ""
-    say(f"{held} claims hold, {len(ledger.claims) - held} do not{failed}", bold=True, file=stream)
-    if errors or held < len(ledger.claims):
+            typer.echo(_as_json(table.rows), file=stdout)
+    held = sum(row.holds for row in table.rows)
+    failed = f", {errors} ended in an error" if errors else ""
+    say(f"{held} claims hold, {len(table.rows) - held} do not{failed}", bold=True, file=table.stream)
+    if errors or held < len(table.rows):
         raise typer.Exit(1)
 
 
 def _choose_entries(ids: Sequence[str]) -> list[Entry]:
-    """The entries of these ids and papers, each once; all when none is named."""
-    from afterfit.papers import ENTRIES
+    """The entries of these ids, papers and files, each once; the gallery when none is named."""
+    from afterfit.papers import entries, entries_of, find
 
-    papers = paper_titles()
+    gallery = entries() if not all(map(is_file, ids)) or not ids else {}
+    papers = {entry.paper.name for entry in gallery.values()}
+    chosen: dict[str, Entry] = {} if ids else gallery
     for id in ids:
-        if id not in ENTRIES and id not in papers:
-            raise SpecError(f"there is no gallery entry or paper {id!r}: {nearest(id, [*ENTRIES, *papers])}")
-    return [entry for entry in ENTRIES.values() if not ids or entry.id in ids or entry.paper in ids]
+        if id in papers:
+            chosen |= {entry.id: entry for entry in gallery.values() if entry.paper.name == id}
+        elif id in gallery:
+            chosen[id] = gallery[id]
+        elif "::" in id:
+            chosen[find(id).id] = find(id)
+        else:
+            require(is_file(id), f"there is no gallery entry, paper or file {id!r}: {nearest(id, [*gallery, *papers])}")
+            chosen |= entries_of(id)
+    return list(chosen.values())
+
+
+def _rows(
+    entries: Sequence[Entry], scale: str, ledger: Ledger, fresh: bool, quiet: bool
+) -> Iterator[tuple[Row, str] | str]:
+    """Every row with the day of its measurement if that was earlier, or what went wrong; a bar counts them."""
+    from afterfit.progress import progress_bar
+
+    total = sum(len(entry.claims) for entry in entries)
+    done = 0
+    with progress_bar("claims", False if quiet else None, of=total) as show:
+        for entry in entries:
+            # Runs come before the first row that they are for, and are at most a part of it.
+            found = _rows_of(entry, scale, ledger, fresh, lambda share: show(done + min(share, 0.99)))  # noqa: B023
+            for row in found:
+                done += 1
+                show(done)
+                yield row
+
+
+def _rows_of(
+    entry: Entry, scale: str, ledger: Ledger, fresh: bool, show: Callable[[float], None]
+) -> Iterator[tuple[Row, str] | str]:
+    """The rows of an entry: those that were kept first, and those that have to be measured."""
+    kept = {} if fresh else {c.words: k for c in entry.claims if (k := ledger.find(entry, c, scale)) is not None}
+    yield from ((row.row, row.date) for row in kept.values())
+    missing = [claim.words for claim in entry.claims if claim.words not in kept]
+    if not missing:
+        return
+    try:
+        checks = entry.verify_each(scale, show, but=kept)
+        for words, check in zip(missing, checks, strict=True):
+            try:
+                yield ledger.keep(entry, check()).row, ""
+            except Exception as error:
+                yield f"{entry.id}, {words}: {type(error).__name__}: {error}"
+    except Exception as error:  # of its runs, which all of its claims need
+        yield from (f"{entry.id}, {words}: {type(error).__name__}: {error}" for words in missing)
 
 
 @dataclasses.dataclass
-class _Ledger:
-    """Claims as they arrive: a table on a terminal, and lines that read well anywhere else."""
+class _Table:
+    """Rows as they arrive: a table on a terminal, and lines that read well anywhere else."""
 
     stream: TextIO
     quiet: bool
-    claims: list[Claim] = dataclasses.field(default_factory=list)
+    rows: list[Row] = dataclasses.field(default_factory=list)
 
-    def show(self, claim: Claim) -> None:
+    def show(self, row: Row, date: str) -> None:
+        """One row; `date` is when it was measured, if not now."""
+        self.rows.append(row)
+        when = f"measured on {date}" if date else f"{row.seconds:.1f} s"
         if self.quiet:
-            self._say(claim, f"{claim.id}: {claim.claim}")
+            self._say(row, f"{row.id}: {row.claim}")
         elif self.stream.isatty():
-            self._add_row(claim)
+            self._add_row(row, date or f"{row.seconds:.1f}")
         else:
-            self._say(claim, f"{claim.id}: {claim.claim} ({claim.scale}, {claim.seconds:.1f} s)")
-            say(f"       paper:    {claim.paper_says}", file=self.stream)
-            say(f"       measured: {claim.measured}", file=self.stream)
+            self._say(row, f"{row.id}: {row.claim} ({row.scale}, {when})")
+            say(f"       paper:    {row.paper_says}", file=self.stream)
+            say(f"       measured: {row.measured}", file=self.stream)
 
-    def _say(self, claim: Claim, text: str) -> None:
-        say(f"{'holds' if claim.holds else 'FAILS'}  {text}", file=self.stream)
+    def _say(self, row: Row, text: str) -> None:
+        say(f"{'holds' if row.holds else 'FAILS'}  {text}", file=self.stream)
 
-    def _add_row(self, claim: Claim) -> None:
+    def _add_row(self, row: Row, when: str) -> None:
         """One row of a table whose columns have the same width in every row, so that it can grow."""
         from rich.console import Console
         from rich.table import Table
@@ -142,31 +201,29 @@ class _Ledger:
 
         # The stream is looked up anew: a live progress bar takes the row and stays below it.
         console = Console(stderr=self.stream is sys.__stderr__, highlight=False)
-        before = self.claims[-2] if len(self.claims) > 1 else None
+        before = self.rows[-2] if len(self.rows) > 1 else None
         table = Table(box=None, expand=True, show_header=before is None, pad_edge=False)
         table.add_column("", width=5)
         for heading, ratio in (("claim", 3), ("the paper says", 4), ("measured", 4)):
             table.add_column(heading, ratio=ratio)
-        table.add_column("seconds", width=7, justify="right")
-        mark = Text("holds", style="green") if claim.holds else Text("FAILS", style="bold red")
-        words = (Text(text) for text in (claim.claim, claim.paper_says, claim.measured))
-        table.add_row(mark, *words, f"{claim.seconds:.1f}")
-        if before is None or before.id != claim.id:
-            console.print(Text(f"{claim.id} ({claim.scale} scale)", style="bold"))
+        table.add_column("seconds", width=10, justify="right")
+        mark = Text("holds", style="green") if row.holds else Text("FAILS", style="bold red")
+        table.add_row(mark, *(Text(text) for text in (row.claim, row.paper_says, row.measured)), when)
+        if before is None or before.id != row.id:
+            console.print(Text(f"{row.id} ({row.scale} scale)", style="bold"))
         console.print(table)
 
 
-def _as_json(claims: Sequence[Claim]) -> str:
+def _as_json(rows: Sequence[Row]) -> str:
     from afterfit.files import json_text
 
-    rows = [{**dataclasses.asdict(claim), "holds": bool(claim.holds)} for claim in claims]
-    return json_text(rows, indent=2)
+    return json_text([dataclasses.asdict(row) for row in rows], indent=2)
 
 
-def _write_json(path: Path, claims: Sequence[Claim]) -> None:
+def _write_json(path: Path, rows: Sequence[Row]) -> None:
     from afterfit.files import write_atomically
 
-    write_atomically(path, f"{_as_json(claims)}\n".encode())
+    write_atomically(path, f"{_as_json(rows)}\n".encode())
 
 
 def _check_writable(path: Path) -> None:

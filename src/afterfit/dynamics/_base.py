@@ -28,8 +28,19 @@ class State(eqx.Module):
 
 
 class Dynamics(Spec):
-    """A rule that moves parameters. Training time is the sum of the step sizes, for descent and flow alike."""
+    """A rule that moves parameters. Training time is the sum of the step sizes, for descent and flow alike.
 
+    What is known of it beside its steps is for the class that writes them to say:
+
+    - `follows_flow`: whether gradient flow describes it, at steps that are small enough.
+    - `fits_at_once`: whether its first step fits the data.
+    """
+
+    formula: ClassVar[tuple[str, ...]] = ("start", "advance", "remember", "step")
+    capabilities: ClassVar[tuple[str, ...]] = ("follows_flow", "fits_at_once")
+
+    follows_flow: ClassVar[bool] = False
+    fits_at_once: ClassVar[bool] = False
     clock: ClassVar[str] = TRAINING_TIME  # what the time of its curves is
 
     @property

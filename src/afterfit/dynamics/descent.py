@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Key, PyTree
 
 from afterfit.dynamics._base import Discrete, State
-from afterfit.penalties import NoPenalty
+from afterfit.inputs import as_inputs
 from afterfit.problem import Problem, design_matrix
 from afterfit.spec import require
 
@@ -23,6 +23,8 @@ class GradientDescent(Discrete):
     (Notsawo et al. 2025, (1)).
     """
 
+    follows_flow = True
+
     def step(
         self, problem: Problem, params: PyTree[Array], memory: Any, key: Key[Array, ""]
     ) -> tuple[PyTree[Array], Any]:
@@ -33,6 +35,8 @@ class ProximalGradient(Discrete):
     """θ ← prox_{ηβh}(θ − ηG): ISTA for L1, singular value thresholding for the nuclear norm
     (Notsawo et al. 2025, App. D)."""
 
+    follows_flow = True
+
     def step(
         self, problem: Problem, params: PyTree[Array], memory: Any, key: Key[Array, ""]
     ) -> tuple[PyTree[Array], Any]:
@@ -40,7 +44,12 @@ class ProximalGradient(Discrete):
         return problem.penalty.weighted_prox(forward, self.lr), memory
 
     def check(self, problem: Problem, params: PyTree[Array]) -> None:
-        jax.eval_shape(lambda params: problem.penalty.prox(params, jnp.ones(())), params)
+        kind = type(problem.penalty).__name__.lstrip("_")
+        require(
+            problem.penalty.proximal,
+            f"ProximalGradient needs a penalty with a proximal map, such as L1, L2, Nuclear or L1 + L2, and {kind} has "
+            "none that is known: use GradientDescent.",
+        )
 
 
 class ProjectedSubgradient(Discrete):
@@ -50,6 +59,8 @@ class ProjectedSubgradient(Discrete):
     `models.Linear` and a squared loss.
     """
 
+    follows_flow, fits_at_once = True, True
+
     def remember(self, problem: Problem, params: PyTree[Array]) -> Float[Array, "n N"]:
         return jnp.linalg.pinv(design_matrix(problem))
 
@@ -58,7 +69,7 @@ class ProjectedSubgradient(Discrete):
     ) -> tuple[PyTree[Array], Any]:
         moved = jax.tree.map(lambda p, h: p - self.lr * h, params, problem.penalty.weighted_subgradient(params))
         residual = problem.model(moved, problem.data.inputs) - problem.data.targets
-        if residual.ndim > 1:  # observed entries of a matrix: the residual is zero where nothing is observed
+        if as_inputs(problem.data.inputs).selects:
             return {"weights": moved["weights"] - residual}, memory
         correction = (memory @ residual).reshape(moved["weights"].shape)
         return {"weights": moved["weights"] - correction}, memory
@@ -94,6 +105,6 @@ class LossScaledDescent(Discrete):
 
     def check(self, problem: Problem, params: PyTree[Array]) -> None:
         require(
-            type(problem.penalty) is NoPenalty,
+            problem.penalty.weakest == 0,
             "LossScaledDescent goes down the loss alone: leave the penalty out.",
         )

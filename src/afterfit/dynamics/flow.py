@@ -138,6 +138,8 @@ class GradientFlow(Continuous):
     ```
     """
 
+    follows_flow = True
+
     def resolve(self, problem: Problem, params: PyTree[Array]) -> tuple[GradientFlow, str]:
         name, why = (self.method, "asked for") if self.method != "auto" else choose(self, problem, params)
         rtol = METHODS[name].default_rtol if self.rtol is None else self.rtol

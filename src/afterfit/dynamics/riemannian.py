@@ -13,7 +13,6 @@ from afterfit.dynamics._base import State
 from afterfit.dynamics.flow import Continuous, GradientFlow
 from afterfit.dynamics.methods._base import Chart, Flow, Primal
 from afterfit.dynamics.methods.explicit import Explicit
-from afterfit.losses import Squared
 from afterfit.penalties import NoPenalty
 from afterfit.problem import Problem, norm
 from afterfit.spec import require
@@ -45,7 +44,7 @@ class RiemannianFlow(Continuous):
 
     def check(self, problem: Problem, params: PyTree[Array]) -> None:
         require(
-            isinstance(problem.task.loss, Squared),
+            problem.task.loss.form == "squared",
             "RiemannianFlow moves among the parameters that fit the data exactly and needs a squared loss.",
         )
         require(

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key, PyTree
 
 from afterfit.dynamics._base import Discrete
-from afterfit.inputs import Entries
+from afterfit.inputs import as_inputs
 from afterfit.problem import Problem, take_examples
 from afterfit.spec import require
 
@@ -73,8 +73,8 @@ class LabelNoiseSGD(Discrete):
         return jax.tree.map(lambda p, g: p - self.lr * g, params, gradient), memory
 
     def check(self, problem: Problem, params: PyTree[Array]) -> None:
-        single = problem.data.targets.ndim == 1
+        targets = as_inputs(problem.data.inputs).observed(problem.data.targets, problem.data.n)
         require(
-            problem.task.metric == "error" and (single or isinstance(problem.data.inputs, Entries)),
+            problem.task.metric == "error" and targets.ndim == 1,
             "LabelNoiseSGD adds noise to real labels and needs a task with a squared loss and one output.",
         )

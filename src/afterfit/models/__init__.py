@@ -1,6 +1,6 @@
 """Models, each stating its degree of homogeneity. A new one is a subclass of `Model` with two methods."""
 
-from afterfit.models._base import LinearModel, Model, Parameter
+from afterfit.models._base import LeastNorm, LinearModel, Model, Parameter
 from afterfit.models.linear import DiagonalNet, DiagonalProduct, Linear
 from afterfit.models.matrix import DeepMatrixFactorisation, MatrixFactorisation, SymmetricFactorisation
 from afterfit.models.network import MLP, EmbeddingMLP
@@ -14,6 +14,7 @@ __all__ = [
     "Difference",
     "EmbeddingMLP",
     "Function",
+    "LeastNorm",
     "Linear",
     "LinearModel",
     "MatrixFactorisation",

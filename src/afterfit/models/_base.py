@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from jaxtyping import Array, PyTree
 
-from afterfit.inputs import Signature, measure
+from afterfit.inputs import Signature, as_inputs
 from afterfit.spec import Spec, SpecError, require
 
 if TYPE_CHECKING:
     from afterfit.inits import Init
 
-__all__ = ["LinearModel", "Model", "Parameter"]
+__all__ = ["LeastNorm", "LinearModel", "Model", "Parameter"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,12 +27,54 @@ class Parameter:
     bias: bool = False
 
 
+@dataclasses.dataclass(frozen=True)
+class LeastNorm:
+    """What ½‖θ‖² is, at its least over all parameters θ with the same weights: factor · Σ|·|^power.
+
+    The sum is over the entries of the weights, or over their singular values (`of`); `power` 2 is the squared L2 norm,
+    1 the L1 or nuclear norm. `symmetric` where the weights are symmetric matrices only; `source` is where it is shown.
+    """
+
+    factor: float
+    power: float
+    of: str = "entries"
+    symmetric: bool = False
+    source: str = ""
+
+
 class Model(Spec):
     """A pure function f(params, inputs), batched over inputs.
 
-    A new model is a subclass with `parameters` and `__call__`. `degree` states its homogeneity:
-    f(c·params, x) = c^degree · f(params, x) for c > 0, or None when it is not homogeneous.
+    A new model is a subclass with `parameters` and `__call__`. What is known of it beside its values is for the class
+    that writes these (or `weights`) to say:
+
+    - `degree`: f(c·params, x) = c^degree · f(params, x) for c > 0, or None when it is not homogeneous.
+    - `linear`: whether the outputs are an affine function of the parameters.
+    - `smooth`: whether they are a smooth one (False: it has kinks; None: not known).
+    - `responsive`: whether they are known to depend on the parameters; of other models it is tried before a run.
+    - `direct`: whether the parameters are the weights of a linear model themselves, `params["weights"]`.
+    - `power`: D where the weights are `params["plus"]**D − params["minus"]**D`, else None.
+    - `least_norm`: what weight decay is as a norm of the weights (`LeastNorm`), else None.
+    - `weight_kernel`, `entries_kernel` and `pushed`: closed forms that save work.
     """
+
+    formula: ClassVar[tuple[str, ...]] = ("parameters", "__call__", "weights", "anchored")
+    capabilities: ClassVar[tuple[str, ...]] = (
+        "degree",
+        "linear",
+        "smooth",
+        "responsive",
+        "direct",
+        "power",
+        "least_norm",
+        "weight_kernel",
+        "entries_kernel",
+        "pushed",
+    )
+
+    smooth: ClassVar[bool | None] = None
+    responsive: ClassVar[bool] = False
+    direct: ClassVar[bool] = False
 
     @abc.abstractmethod
     def parameters(self, signature: Signature) -> PyTree[Parameter]:
@@ -61,6 +103,16 @@ class Model(Spec):
         """Whether the outputs are an affine function of the parameters."""
         return False
 
+    @property
+    def power(self) -> int | None:
+        """D of weights w₊^D − w₋^D."""
+        return None
+
+    @property
+    def least_norm(self) -> LeastNorm | None:
+        """What weight decay is as a norm of the weights."""
+        return None
+
     def anchored(self, params: PyTree[Array]) -> Model:
         """This model for a run that starts at `params`; most do not care where."""
         return self
@@ -71,6 +123,13 @@ class Model(Spec):
 
     def entries_kernel(self, params: PyTree[Array], rows: Array, columns: Array) -> Array | None:
         """The tangent kernel JJᵀ of entries of a matrix, in closed form; None where no shortcut is known."""
+        return None
+
+    def pushed(self, params: PyTree[Array], push: Array) -> PyTree[Array] | None:
+        """Where θ' = −(∂w/∂θ)ᵀq takes the parameters θ of weights w while q adds up to `push`, one number a weight.
+
+        For a homogeneous model whose weights each have parameters of their own; None where no closed form is known.
+        """
         return None
 
     def initialise(self, init: Init, signature: Signature, rng: np.random.Generator) -> PyTree[np.ndarray]:
@@ -94,7 +153,7 @@ class LinearModel(Model):
         """The linear predictor: a vector of length d, or a matrix."""
 
     def __call__(self, params: PyTree[Array], inputs: Any) -> Array:
-        return measure(inputs, self.weights(params))
+        return as_inputs(inputs).measure(self.weights(params))
 
     def observe(self, params: PyTree[Array]) -> dict[str, Array]:
         weights = self.weights(params)

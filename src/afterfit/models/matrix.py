@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from afterfit.inputs import Signature
-from afterfit.models._base import LinearModel, Parameter
+from afterfit.models._base import LeastNorm, LinearModel, Parameter
 from afterfit.spec import require
 
 __all__ = ["DeepMatrixFactorisation", "MatrixFactorisation", "SymmetricFactorisation", "product_transposed"]
@@ -33,6 +33,8 @@ class _MatrixModel(LinearModel):
 
 class MatrixFactorisation(_MatrixModel):
     """W = UVᵀ with U ∈ R^{rows×rank}, V ∈ R^{columns×rank} (Boursier et al. 2025, (8); Woodworth et al. 2020, §6)."""
+
+    smooth, responsive = True, True
 
     rank: int
 
@@ -59,6 +61,10 @@ class MatrixFactorisation(_MatrixModel):
     def degree(self) -> int:
         return 2
 
+    @property
+    def least_norm(self) -> LeastNorm:
+        return LeastNorm(1.0, 1.0, of="singular values", source="Boursier et al. 2025, §5")
+
     def zero_last_layer(self, params: Any) -> Any:
         return {"U": params["U"], "V": np.zeros_like(params["V"])}
 
@@ -71,6 +77,8 @@ class MatrixFactorisation(_MatrixModel):
 
 class SymmetricFactorisation(_MatrixModel):
     """W = UUᵀ − VVᵀ with U, V ∈ R^{d×rank}, rank d when not given (Lyu et al. 2023, §3.3.3)."""
+
+    smooth, responsive = True, True
 
     rank: int | None = None
 
@@ -102,12 +110,18 @@ class SymmetricFactorisation(_MatrixModel):
     def degree(self) -> int:
         return 2
 
+    @property
+    def least_norm(self) -> LeastNorm:
+        return LeastNorm(0.5, 1.0, of="singular values", symmetric=True, source="Lyu et al. 2023, §3.3.3")
+
     def symmetrise(self, params: Any) -> Any:
         return {"U": params["U"], "V": params["U"].copy()}
 
 
 class DeepMatrixFactorisation(_MatrixModel):
     """W = A₁A₂⋯A_L, inner dimensions `width` (Notsawo et al. 2025, App. F.2). Depth 1 is the matrix itself."""
+
+    smooth, responsive = True, True
 
     depth: int = 3
     width: int | None = None
@@ -139,6 +153,11 @@ class DeepMatrixFactorisation(_MatrixModel):
     @property
     def linear(self) -> bool:
         return self.depth == 1
+
+    @property
+    def least_norm(self) -> LeastNorm:
+        # ½‖θ‖² = (L/2)·Σσ^{2/L} with all factors in balance; for L = 2 it is the nuclear norm.
+        return LeastNorm(self.depth / 2, 2 / self.depth, of="singular values", source="Boursier et al. 2025, §5")
 
     def zero_last_layer(self, params: Any) -> Any:
         *others, last = params["factors"]

@@ -31,6 +31,8 @@ class MLP(Model):
     ```
     """
 
+    smooth, responsive = False, True
+
     hidden: tuple[int, ...]
     biases: str = "none"
 
@@ -107,6 +109,8 @@ class MLP(Model):
 
 class EmbeddingMLP(Model):
     """b₂ + W₂ ReLU(b₁ + W₁(E⟨x₁⟩ ∘ E⟨x₂⟩)): tokens embedded, multiplied entrywise (Notsawo et al. 2025, §2.1)."""
+
+    smooth, responsive = False, True
 
     embedding: int = 64
     hidden: int = 64

@@ -12,7 +12,7 @@ from jaxtyping import Array, PyTree
 
 from afterfit.definitions import Untold, digest, digest_of_arrays, held
 from afterfit.derivatives import linearise
-from afterfit.inputs import Entries, OneHot, Signature, as_numbers
+from afterfit.inputs import Signature, as_inputs, as_numbers
 from afterfit.models._base import LinearModel, Model, Parameter
 from afterfit.spec import SpecError, require
 
@@ -41,6 +41,14 @@ class Difference(Model):
         return self.model.degree
 
     @property
+    def smooth(self) -> bool | None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.model.smooth
+
+    @property
+    def responsive(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.model.responsive
+
+    @property
     def operations(self) -> int:
         return 2 * self.model.operations
 
@@ -60,6 +68,8 @@ class Tangent(Model):
     ```
     """
 
+    smooth = True
+
     model: Model
 
     def parameters(self, signature: Signature) -> PyTree[Parameter]:
@@ -67,6 +77,10 @@ class Tangent(Model):
 
     def initialise(self, init: Any, signature: Signature, rng: np.random.Generator) -> PyTree[np.ndarray]:
         return self.model.initialise(init, signature, rng)
+
+    @property
+    def responsive(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.model.responsive
 
     @property
     def operations(self) -> int:
@@ -81,6 +95,8 @@ class Tangent(Model):
 
 
 class _Tangent(Model):
+    smooth = True
+
     model: Any
     anchor: PyTree[Array]
 
@@ -91,6 +107,10 @@ class _Tangent(Model):
     def linear(self) -> bool:
         return True
 
+    @property
+    def responsive(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.model.responsive
+
     def __call__(self, params: PyTree[Array], inputs: Any) -> Array:
         return self._along(lambda anchor: self.model(anchor, inputs), params)
 
@@ -99,7 +119,17 @@ class _Tangent(Model):
         return at.value + at.push_forward(jax.tree.map(jnp.subtract, params, self.anchor))
 
 
-class _LinearTangent(_Tangent, LinearModel):
+class _LinearTangent(_Tangent, LinearModel):  # pyright: ignore[reportIncompatibleVariableOverride]
+    smooth = True
+
+    @property
+    def linear(self) -> bool:
+        return True
+
+    @property
+    def responsive(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.model.responsive
+
     def weights(self, params: PyTree[Array]) -> Array:
         return self._along(self.model.weights, params)
 
@@ -139,12 +169,7 @@ class Function(Model):
         return jax.tree.map(lambda leaf: Parameter(np.shape(leaf)), self.initial)
 
     def __call__(self, params: PyTree[Array], inputs: Any) -> Array:
-        if isinstance(inputs, Entries):  # x = (i, j): the function is evaluated on the whole grid
-            rows, columns = (jnp.arange(m) for m in inputs.mask.shape)
-            f = jax.vmap(jax.vmap(self.function, (None, (None, 0))), (None, (0, None)))
-            return inputs.mask * f(params, (rows, columns))
-        x = inputs.dense() if isinstance(inputs, OneHot) else inputs
-        return jax.vmap(self.function, (None, 0))(params, x)
+        return as_inputs(inputs).each(lambda x: self.function(params, x))
 
     @property
     def degree(self) -> int | None:

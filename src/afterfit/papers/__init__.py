@@ -1,60 +1,126 @@
-"""The gallery of the four papers: every entry checks itself."""
+"""The gallery: every figure and theorem of the papers checks itself, and so can those of yours.
+
+A paper is a module or a package with one `Entry` for each figure or theorem. Ours are here; those of an installed
+package are found by its entry points of the group `afterfit.papers`; a file of your own is named on the command line.
+"""
 
 from __future__ import annotations
 
-from afterfit.papers import boursier2025, lyu2023, notsawo2025, woodworth2020
-from afterfit.papers.gallery import SCALES, Claim, Entry, Finding
-from afterfit.spec import SpecError, nearest
+import functools
+import importlib
+import importlib.metadata
+import importlib.util
+import pkgutil
+import re
+import sys
+import warnings
+from pathlib import Path
 
-__all__ = ["ENTRIES", "PAPERS", "SCALES", "Claim", "Entry", "Finding", "find"]
+from afterfit.errors import SpecError, nearest, require
+from afterfit.papers._entry import SCALES, Claim, Entry, Finding, Paper, Progress, Row, claim, once, run_all
+from afterfit.rules import discover
 
-PAPERS = {
-    "lyu2023": "Lyu et al. 2023, Dichotomy of early and late phase implicit biases can provably induce grokking",
-    "woodworth2020": "Woodworth et al. 2020, Kernel and rich regimes in overparametrized models",
-    "notsawo2025": "Notsawo et al. 2025, Grokking beyond the Euclidean norm of model parameters",
-    "boursier2025": "Boursier et al. 2025, A theoretical framework for grokking: interpolation followed by Riemannian "
-    "norm minimisation",
-}
-ENTRIES: dict[str, Entry] = {
-    entry.id: entry
-    for entry in (
-        lyu2023.Fig1a(),
-        lyu2023.Fig1b(),
-        lyu2023.Fig2a(),
-        lyu2023.Fig2b(),
-        lyu2023.Fig2c(),
-        lyu2023.Fig3(),
-        lyu2023.Thm34(),
-        lyu2023.Thm35(),
-        lyu2023.Thm39(),
-        lyu2023.Thm310(),
-        lyu2023.Sharpness(),
-        lyu2023.Bounds(),
-        woodworth2020.Thm1(),
-        woodworth2020.Thm2(),
-        woodworth2020.Shape(),
-        woodworth2020.Fig2(),
-        woodworth2020.Thm4(),
-        woodworth2020.Fig5(),
-        woodworth2020.AppC(),
-        woodworth2020.Thm9(),
-        notsawo2025.Thm21(),
-        notsawo2025.Fig3(),
-        notsawo2025.Fig4(),
-        notsawo2025.Fig27(),
-        notsawo2025.Tools(),
-        boursier2025.Prop1(),
-        boursier2025.Prop2(),
-        boursier2025.Prop4(),
-        boursier2025.Prop5(),
-        boursier2025.Linear(),
-        boursier2025.Fig2(),
-    )
-}
+__all__ = [
+    "SCALES",
+    "Claim",
+    "Entry",
+    "Finding",
+    "Paper",
+    "Progress",
+    "Row",
+    "claim",
+    "entries",
+    "entries_of",
+    "find",
+    "once",
+    "run_all",
+]
+
+GROUP = "afterfit.papers"  # of the entry points by which installed packages are found
+
+
+def entries() -> dict[str, Entry]:
+    """The gallery by id: the entries of afterfit and of installed packages."""
+    packages = ("afterfit", *_installed())
+    return _instances(cls for cls in Entry._known.values() if cls.__module__.partition(".")[0] in packages)
+
+
+def entries_of(file: str | Path) -> dict[str, Entry]:
+    """The entries that a Python file of one's own defines, by id."""
+    module = _load(Path(file))
+    found = _instances(cls for cls in Entry._known.values() if cls.__module__ == module)
+    require(bool(found), f"{file} defines no gallery entry: write a subclass of afterfit.papers.Entry with a name.")
+    return found
 
 
 def find(id: str) -> Entry:
-    """The entry of that id, such as `boursier2025/fig2`."""
-    if id not in ENTRIES:
-        raise SpecError(f"there is no gallery entry {id!r}: {nearest(id, ENTRIES)}")
-    return ENTRIES[id]
+    """The entry of an id such as `boursier2025/fig2`, or of a file and a name, `my_paper.py::fig2`."""
+    if "::" in id:
+        file, _, name = id.partition("::")
+        by_name = {entry.name: entry for entry in entries_of(file).values()}
+        require(name in by_name, f"{file} has no entry {name!r}: {nearest(name, by_name)}")
+        return by_name[name]
+    known = entries()
+    if id not in known:
+        raise SpecError(f"there is no gallery entry {id!r}: {nearest(id, known)}")
+    return known[id]
+
+
+def _instances(classes) -> dict[str, Entry]:
+    """By paper and name, numbers in names by their value: thm3.9 comes before thm3.10."""
+    return {cls.id: cls() for cls in sorted(classes, key=lambda cls: _natural(cls.id))}
+
+
+def _natural(id: str) -> list[tuple[bool, int, str]]:
+    return [(part.isdigit(), int(part) if part.isdigit() else 0, part) for part in re.split(r"(\d+)", id)]
+
+
+@functools.cache
+def _installed() -> tuple[str, ...]:
+    """Load our papers, and those of installed packages: the names of these. One that cannot be loaded is said."""
+    for module in pkgutil.iter_modules(__path__):
+        if module.ispkg:
+            discover(f"{__name__}.{module.name}")
+    packages = []
+    for point in importlib.metadata.entry_points(group=GROUP):
+        try:
+            module = importlib.import_module(point.module)
+            if hasattr(module, "__path__"):
+                discover(point.module)
+        except Exception as error:  # somebody else's package must not take the gallery with it
+            warnings.warn(
+                f"the papers of {point.module} (installed) cannot be loaded: {type(error).__name__}: {error}.",
+                stacklevel=2,
+            )
+            continue
+        packages.append(point.module.partition(".")[0])
+    return tuple(packages)
+
+
+def _load(file: Path) -> str:
+    """Import a file as a module of its own name, as Python does a script's neighbours: that name."""
+    require(file.is_file(), f"there is no file {file}.")
+    name, folder = file.stem, str(file.parent.resolve())
+    require(
+        file.suffix == ".py" and name.isidentifier(),
+        f"{file} cannot be imported: a paper is a Python file whose name is a name of Python's, such as my_paper.py.",
+    )
+    loaded = sys.modules.get(name)
+    if loaded is not None and getattr(loaded, "__file__", None) == str(file.resolve()):
+        return name
+    taken = loaded is not None or importlib.util.find_spec(name) is not None
+    if folder not in sys.path:
+        sys.path.insert(0, folder)  # other processes look there too, so that they know the file's classes
+    importlib.invalidate_caches()
+    spec = importlib.util.find_spec(name) if loaded is None else None
+    require(
+        spec is not None and spec.origin == str(file.resolve()),
+        f"{file} cannot be imported as {name!r}: {'so is another module' if taken else 'it is not found'}. Rename it.",
+    )
+    try:
+        importlib.import_module(name)
+    except SpecError:
+        raise
+    except Exception as error:
+        raise SpecError(f"{file} cannot be imported: {type(error).__name__}: {error}.") from error
+    return name

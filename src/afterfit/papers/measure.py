@@ -6,16 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from afterfit.experiment import Experiment
-from afterfit.run import Run
+import afterfit as af
 
 __all__ = ["examples", "first_step", "log_slope", "relative_distance"]
 
 
-def examples(run: Run) -> tuple[np.ndarray, np.ndarray]:
+def examples(run: af.Run) -> tuple[np.ndarray, np.ndarray]:
     """X and y of a run."""
-    data = Experiment.from_dict(run.spec).draw()
-    return data.inputs, data.targets
+    return run.data.inputs, run.data.targets
 
 
 def relative_distance(at: np.ndarray, goal: np.ndarray) -> float:

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
-import jax
 import numpy as np
 
-from afterfit.experiment import Experiment
-from afterfit.papers.gallery import run_all
-from afterfit.run import Run
-from afterfit.train import prepare
+import afterfit as af
+from afterfit.papers import run_all
+
+if TYPE_CHECKING:
+    from afterfit.papers import Progress
 
 __all__ = ["flat", "initial", "parameters_at"]
 
 
 def parameters_at(
-    times: Sequence[float] | np.ndarray, experiment: Experiment, label: str, progress: bool | None
+    times: Sequence[float] | np.ndarray, experiment: af.Experiment, label: str, progress: Progress
 ) -> np.ndarray:
     """All parameters of a flow at each of `times`, one row a time."""
     ends = {
@@ -26,13 +27,20 @@ def parameters_at(
     return np.stack([flat(run) for run in run_all(ends, label, progress).values()])
 
 
-def flat(run: Run) -> np.ndarray:
+def flat(run: af.Run) -> np.ndarray:
     """The last parameters of a run as one vector."""
-    return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(run.params)])
+    return _vector(run.params)
 
 
-def initial(run: Run) -> np.ndarray:
+def initial(run: af.Run) -> np.ndarray:
     """The parameters that a run starts from, as one vector."""
+    import jax
+
     with jax.enable_x64(True):
-        _, params = prepare(Experiment.from_dict(run.spec))
-        return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(params)])
+        return _vector(af.theory.instance_of(run).initial)
+
+
+def _vector(params: Any) -> np.ndarray:
+    import jax
+
+    return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(params)])

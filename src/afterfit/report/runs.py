@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from afterfit.experiment import flatten
-from afterfit.html import Raw, escape, table
+from afterfit.html import escape, table
 from afterfit.plot import Overlay, plot_run, verdict_of
 from afterfit.report.page import (
     not_readable,
@@ -24,7 +24,6 @@ from afterfit.theory import explain, forecast, instance_of, overlay
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from afterfit.papers import Claim
     from afterfit.run import Run
 
 __all__ = ["floor", "warning", "write_report"]
@@ -37,15 +36,13 @@ def write_report(
     title: str,
     runs: Mapping[str, Run],
     figure: Figure | bytes | None = None,
-    claims: Sequence[Claim] = (),
     about: str = "",
     command: str = "",
 ) -> Path:
     """Write a page on `runs` (by name, the headline first): verdicts, pictures, setting, cost, versions.
 
-    `figure` is a picture of all runs together (a figure, or a PNG already made of it), `claims` rows of the
-    ledger, `about` some paragraphs of introduction, `command` what reproduces the runs. The file appears only
-    once it is complete.
+    `figure` is a picture of all runs together (a figure, or a PNG already made of it), `about` some paragraphs of
+    introduction, `command` what reproduces the runs. The file appears only once it is complete.
 
     ```python
     write_report("report.html", "L1 against L2", {"L1": run, "L2": other})
@@ -58,7 +55,6 @@ def write_report(
             *paragraphs(about),
             "" if figure is None else picture(figure, f"Picture: {title}"),
             section("Verdict" if len(runs) == 1 else "Verdicts", _verdicts(runs)),
-            section("Claims", _claims(claims)) if claims else "",
             section("Cost" if len(runs) == 1 else "Runs", _runs(runs)),
             section("Setting", _setting(runs)),
             section("How to reproduce", _reproduce(runs, command)),
@@ -131,20 +127,6 @@ def _theory(run: Run, foresee: bool) -> tuple[Overlay | None, str]:
     said = f"{explained}\n\nBefore the run\n  {foreseen}" if foreseen else str(explained)
     page = f"<details><summary>What theory says of it</summary><pre>{escape(said)}</pre></details>"
     return overlay(explained.limits, explained.clocks, foreseen), page
-
-
-def _claims(claims: Iterable[Claim]) -> str:
-    rows = [
-        (
-            c.claim,
-            c.paper_says,
-            c.measured,
-            Raw('<span class="good">holds</span>' if c.holds else '<span class="bad">does not hold</span>'),
-            f"{c.scale}, {c.seconds:.1f} s",
-        )
-        for c in claims
-    ]
-    return table(("claim", "the paper says", "measured", "", "scale, time"), rows)
 
 
 def _runs(runs: Mapping[str, Run]) -> str:

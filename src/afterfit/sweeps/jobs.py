@@ -83,8 +83,7 @@ class Parcel:
         """For the way: a run, or what went wrong."""
         if isinstance(what, str):
             return cls(place, None, error=what)
-        assert what.experiment is not None
-        return cls(place, dataclasses.replace(what, experiment=None), what.experiment.dynamics)
+        return cls(place, dataclasses.replace(what, origin=None), what.experiment.dynamics)
 
     def unpack(self, job: Job) -> Run | str:
         """What came of the run of `job` that it is of."""
@@ -96,7 +95,7 @@ class Parcel:
                 f"another process computed {self.run.id or 'something without a name'} in place of {asked.id_if_any}: "
                 "a file with a class or function of yours was edited after it was loaded here. Start Python again."
             )
-        return dataclasses.replace(self.run, experiment=dataclasses.replace(asked, dynamics=self.dynamics))
+        return dataclasses.replace(self.run, origin=dataclasses.replace(asked, dynamics=self.dynamics))
 
 
 class Watch:

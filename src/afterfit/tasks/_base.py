@@ -13,12 +13,12 @@ import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from afterfit.criteria import Criteria
-from afterfit.inputs import Entries, OneHot, Signature, as_numbers
-from afterfit.losses import Loss, Squared
+from afterfit.inputs import Signature, as_classes, as_inputs, as_numbers
+from afterfit.losses import Loss
 from afterfit.models import LinearModel, Model
 from afterfit.spec import Spec, nearest, require
 
-__all__ = ["Data", "Task", "as_classes", "check_choice", "check_positive", "checked"]
+__all__ = ["Data", "Task", "check_choice", "check_positive", "checked"]
 
 
 class Data(eqx.Module):
@@ -79,8 +79,13 @@ class Task(Spec):
 
     @property
     def metric(self) -> str:
-        """`"error"` or `"accuracy"`."""
-        return "error" if isinstance(self.loss, Squared) else "accuracy"
+        """`"error"` or `"accuracy"`, as its loss says."""
+        metric, kind = getattr(self.loss, "metric", None), type(self.loss).__name__
+        require(
+            metric in ("error", "accuracy"),
+            f'the loss {kind} must say what fit is measured by, metric = "error" or "accuracy", got {metric!r}.',
+        )
+        return str(metric)
 
     def score(self, outputs: Array, targets: Array) -> Float[Array, ""]:
         """The metric of given outputs."""
@@ -132,7 +137,7 @@ def checked(task: Task, data: Data) -> Data:
         inputs, given = getattr(data, f"{prefix}inputs"), getattr(data, f"{prefix}targets")
         parts[f"{prefix}inputs"] = _checked_inputs(task, inputs, n, f"{prefix}inputs", count)
         targets = as_numbers(given, f"the task's {prefix}targets")
-        rows = np.shape(inputs.mask) if isinstance(inputs, Entries) else (n,)
+        rows = as_inputs(inputs).layout(n)
         wanted = rows if classes else (*rows, *task.signature.outputs)
         require(
             targets.shape == wanted,
@@ -156,37 +161,7 @@ def _checked_inputs(task: Task, inputs: Any, n: int, name: str, count: str) -> A
     """Inputs of `n` examples, floating unless they are symbols."""
     whole = isinstance(n, int | np.integer) and n >= 1
     require(whole, f"the task's {count} must be a whole number, 1 or more, got {n!r}.")
-    if isinstance(inputs, Entries):
-        mask = as_numbers(inputs.mask, f"the task's {name}")
-        seen = max(int(np.count_nonzero(mask)), 1)
-        require(
-            mask.shape == tuple(task.signature.inputs) and seen == n,
-            f"the task's {name} are {seen} entries of a matrix {mask.shape}, but {count}={n} of "
-            f"{task.signature.inputs} were promised.",
-        )
-        return Entries(mask)
-    if isinstance(inputs, OneHot):
-        tokens = as_classes(as_numbers(inputs.tokens, f"the task's {name}"), f"the task's {name}", inputs.size)
-        shape, wanted = (len(tokens), tokens.shape[1] * inputs.size), (n, *task.signature.inputs)
-        kept: Any = OneHot(tokens, inputs.size)
-    else:
-        kept = as_numbers(inputs, f"the task's {name}")
-        shape, wanted = kept.shape, (n, *task.signature.inputs)
-        if task.signature.tokens is not None:
-            kept = as_classes(kept, f"the task's {name}", task.signature.tokens)
-    require(shape == wanted, f"the task's {name} have shape {shape}, but its {count} and signature say {wanted}.")
-    return kept
-
-
-def as_classes(numbers: np.ndarray, name: str, classes: int | None = None) -> np.ndarray:
-    """Class numbers, or symbols, as whole numbers from 0 (to below `classes`)."""
-    whole = bool(np.all(numbers == np.round(numbers)) and numbers.min() >= 0)
-    require(whole, f"{name} must be class numbers 0, 1, …, got {np.unique(numbers)[:5]}.")
-    require(
-        classes is None or numbers.max() < classes,
-        f"{name} must be class numbers below {classes}, as the task's signature says, got {numbers.max():g}.",
-    )
-    return numbers.astype(np.int64)
+    return as_inputs(inputs).checked(task.signature, n, name, count)
 
 
 def share_of(share: float, total: int) -> int:

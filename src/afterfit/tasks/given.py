@@ -13,10 +13,10 @@ import numpy as np
 
 from afterfit.criteria import Criteria
 from afterfit.definitions import digest_of_arrays, held
-from afterfit.inputs import Signature, as_numbers
+from afterfit.inputs import Signature, as_classes, as_numbers
 from afterfit.losses import CrossEntropy, Exponential, Logistic, Loss, Squared
 from afterfit.spec import SpecError, require
-from afterfit.tasks._base import Data, Task, as_classes, check_choice, check_positive
+from afterfit.tasks._base import Data, Task, check_choice, check_positive
 
 __all__ = ["Arrays", "Images"]
 

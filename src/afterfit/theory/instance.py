@@ -152,15 +152,13 @@ def posed(experiment: Experiment | Mapping[str, Any]) -> Instance:
 def instance_of(run: Run) -> Instance:
     """The instance of a run, with the parameters that it ended at."""
     require(isinstance(run, Run), f"theory speaks of a run, such as train() returns or load() reads, got {run!r:.60}.")
-    experiment = run.experiment
-    if experiment is None:
-        try:
-            experiment = Experiment.from_dict(run.spec)
-        except SpecError as error:
-            raise SpecError(
-                f"theory needs the run's own problem, which its files do not hold ({error}) Use the run that train() "
-                "returned instead of the loaded one."
-            ) from None
+    try:
+        experiment = run.experiment
+    except SpecError as error:
+        raise SpecError(
+            f"theory needs the run's own problem, which its files do not hold ({error}) Use the run that train() "
+            "returned instead of the loaded one."
+        ) from None
     with computing():
         final = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), run.params)
     return dataclasses.replace(posed(experiment), final=final)

@@ -12,15 +12,12 @@ from jaxtyping import Array, Float, PyTree
 from afterfit import tangent
 from afterfit.dynamics.methods._base import Chart
 from afterfit.dynamics.methods.stabilised import Stabilised
-from afterfit.models import DiagonalNet, DiagonalProduct
-from afterfit.penalties import L2, NoPenalty
 from afterfit.problem import Problem
 
 __all__ = ["Dual"]
 
 # Multiplications of X diag(κ) Xᵀ up to which an implicit step costs less than several explicit ones.
 _CHEAP_KERNEL = 3e8
-_SUBSTEPS = 8  # of the Runge–Kutta method that follows three or more factors within a step
 
 
 class Dual(Stabilised):
@@ -37,9 +34,10 @@ class Dual(Stabilised):
     @classmethod
     def obstacle(cls, problem: Problem, params: PyTree[Array]) -> str | None:
         model = problem.model
-        if type(model) not in (DiagonalNet, DiagonalProduct) or model.linear:  # a subclass may be another function
+        push = jnp.zeros(problem.task.signature.inputs)
+        if model.linear or jax.eval_shape(lambda params: model.pushed(params, push), params) is None:
             return f"it is for DiagonalNet and DiagonalProduct of depth 2 or more, not {type(model).__name__}"
-        if type(problem.penalty) not in (L2, NoPenalty):
+        if problem.penalty.decay is None:
             return f"it knows weight decay (L2) or no penalty, not {type(problem.penalty).__name__}"
         return None
 
@@ -111,69 +109,33 @@ class _DualChart(Chart):
         return jnp.zeros_like(tangent.outputs(problem, params))
 
     def field(self, problem: Problem, t: Array, y: Float[Array, " n"]) -> Float[Array, " n"]:
-        model: Any = problem.model
-        slowing = jnp.exp(-(model.depth - 2) * _decay(problem) * (t - self.since)).astype(y.dtype)
+        slowing = jnp.exp(-(_degree(problem) - 2) * _decay(problem) * (t - self.since)).astype(y.dtype)
         return slowing * tangent.residual(problem, tangent.outputs(problem, self.params(problem, t, y)))
 
     def rebase(
         self, problem: Problem, t: Array, y: Float[Array, " n"], params: PyTree[Array], solver: Any
     ) -> tuple[_DualChart, Float[Array, " n"], Any]:
         # ν' is slowed by e^{−(D−2)λt}, counted from the last step: slopes that the solver remembers speed up again.
-        model: Any = problem.model
-        again = jnp.exp((model.depth - 2) * _decay(problem) * (t - self.since)).astype(y.dtype)
+        again = jnp.exp((_degree(problem) - 2) * _decay(problem) * (t - self.since)).astype(y.dtype)
         solver = jax.tree.map(lambda leaf: again * leaf if leaf.shape == y.shape else leaf, solver)
         return _DualChart(params, t), jnp.zeros_like(y), solver
 
     def params(self, problem: Problem, t: Array, y: Float[Array, " n"]) -> PyTree[Array]:
-        model: Any = problem.model
-        pushed = _transposed(problem, self.initial, y)
+        pushed = problem.model.pushed(self.initial, _transposed(problem, self.initial, y))
         shrink = jnp.exp(-_decay(problem) * (t - self.since)).astype(y.dtype)
-        if isinstance(model, DiagonalNet):
-            # w₊' = −D·w₊^{D−1}·Xᵀr − λw₊, and the same with the other sign for w₋.
-            return {
-                "plus": shrink * _moved(self.initial["plus"], model.depth, model.depth * pushed),
-                "minus": shrink * _moved(self.initial["minus"], model.depth, -model.depth * pushed),
-            }
-        if model.depth == 2:
-            # (u + v)' = −(Xᵀr + λ)(u + v) and (u − v)' = (Xᵀr − λ)(u − v): u² − v² is conserved but for the decay.
-            u, v = self.initial["factors"]
-            both, apart = (u + v) * jnp.exp(-pushed), (u - v) * jnp.exp(pushed)
-            return {"factors": [shrink * (both + apart) / 2, shrink * (both - apart) / 2]}
-        moved = _moved_factors(jnp.stack(self.initial["factors"]), pushed)
-        return {"factors": [shrink * factor for factor in moved]}
-
-
-def _moved(w: Float[Array, " d"], D: int, push: Float[Array, " d"]) -> Float[Array, " d"]:
-    """Where w' = −w^{D−1}·push' takes w: w·exp(−push), and for D > 2 w^{2−D} grows by (D−2)·push."""
-    if D == 2:
-        return w * jnp.exp(-push)
-    # In magnitudes: the sign of w stays, and turns the push around where D is odd.
-    inverse = jnp.abs(w) ** (2 - D) + (D - 2) * jnp.sign(w) ** D * push
-    return jnp.sign(w) * inverse ** (-1 / (D - 2))
-
-
-def _moved_factors(factors: Float[Array, "L d"], push: Float[Array, " d"]) -> Float[Array, "L d"]:
-    """Where A_k' = −(∏_{j≠k} A_j)·push' takes three or more factors.
-
-    All A_k² − A_j² are conserved, so each weight moves on a curve that `push` is the parameter of; for equal magnitudes
-    it is that of `_moved`, for three factors one of elliptic functions. It is followed by Runge–Kutta steps, to 10⁻⁷ of
-    what a step that halves a weight changes.
-    """
-
-    def slope(A: Float[Array, "L d"]) -> Float[Array, "L d"]:
-        return -push / _SUBSTEPS * jnp.stack([jnp.prod(jnp.delete(A, k, axis=0), axis=0) for k in range(len(A))])
-
-    def substep(_: Array, A: Float[Array, "L d"]) -> Float[Array, "L d"]:
-        k1 = slope(A)
-        k2 = slope(A + k1 / 2)
-        k3 = slope(A + k2 / 2)
-        return A + (k1 + 2 * k2 + 2 * k3 + slope(A + k3)) / 6
-
-    return jax.lax.fori_loop(0, _SUBSTEPS, substep, factors)
+        return jax.tree.map(lambda moved: shrink * moved, pushed)
 
 
 def _decay(problem: Problem) -> float | Array:
-    return problem.penalty.strength if isinstance(problem.penalty, L2) else 0.0
+    decay = problem.penalty.decay
+    assert decay is not None, "an obstacle to any other penalty"
+    return decay
+
+
+def _degree(problem: Problem) -> int:
+    degree = problem.model.degree
+    assert degree is not None, "a model that says where a push takes it is homogeneous"
+    return degree
 
 
 def _transposed(problem: Problem, params: PyTree[Array], nu: Float[Array, " n"]) -> Float[Array, " d"]:

@@ -10,8 +10,6 @@ from jaxtyping import Array, Float, Int, PyTree
 from afterfit import tangent
 from afterfit.dynamics._base import State
 from afterfit.dynamics.methods._base import Flow, Method
-from afterfit.losses import Squared
-from afterfit.penalties import L2, NoPenalty
 from afterfit.problem import Problem
 
 __all__ = ["Exact"]
@@ -42,9 +40,9 @@ class Exact(Method):
     def obstacle(cls, problem: Problem, params: PyTree[Array]) -> str | None:
         if not problem.model.linear:
             return f"it is for models that are linear in their parameters, not {type(problem.model).__name__}"
-        if type(problem.task.loss) is not Squared:
+        if problem.task.loss.form != "squared":
             return "it is for squared losses"
-        if type(problem.penalty) not in (L2, NoPenalty):  # a subclass may be another function
+        if problem.penalty.decay is None:
             return f"it knows weight decay (L2) or no penalty, not {type(problem.penalty).__name__}"
         m = jax.eval_shape(lambda p: tangent.outputs(problem, p), params).size
         return f"the data hold {m} numbers, too many to diagonalise" if m > _LARGEST else None
@@ -66,7 +64,8 @@ class Exact(Method):
 
     def advance(self, problem: Problem, state: State, target: Array, last: Int[Array, ""]) -> State:
         modes: _Modes = state.memory.place
-        decay = problem.penalty.strength if isinstance(problem.penalty, L2) else 0.0
+        decay = problem.penalty.decay
+        assert decay is not None, "an obstacle to any other penalty"
         moves = (target > state.memory.time) & (state.step < last)
         t = jnp.where(moves, target, state.memory.time).astype(modes.rates.dtype)
         shrink = jnp.exp(-decay * t)

@@ -10,7 +10,6 @@ from jaxtyping import Array, Float, PyTree
 
 from afterfit import tangent
 from afterfit.dynamics.methods._base import Chart, Stepping
-from afterfit.penalties import L2
 from afterfit.problem import Problem
 
 __all__ = ["GaussNewton", "Implicit"]
@@ -65,7 +64,9 @@ class GaussNewton:
 
     def __init__(self, problem: Problem, params: PyTree[Array], gh: Float[Array, ""]):
         self.problem, self.gh = problem, gh
-        self.c = 1 + gh * problem.penalty.strength if type(problem.penalty) is L2 else 1.0
+        decay = problem.penalty.decay
+        # No penalty is told by Python's own 0: a traced one would have other last bits.
+        self.c = 1.0 if decay is None or (isinstance(decay, float) and decay == 0) else 1 + gh * decay
         self.at = tangent.linearise(problem, params)
         self.H = tangent.curvature(problem, self.at.value)
         self.K = tangent.kernel(problem, params)

@@ -7,11 +7,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
+from afterfit import tangent
 from afterfit.dynamics._base import State
 from afterfit.dynamics.methods._base import Flow, Method
-from afterfit.losses import Squared
-from afterfit.models import Linear
-from afterfit.penalties import L1
 from afterfit.problem import Problem, design_matrix
 
 __all__ = ["Path"]
@@ -45,9 +43,9 @@ class Path(Method):
 
     @classmethod
     def obstacle(cls, problem: Problem, params: PyTree[Array]) -> str | None:
-        if type(problem.model) is not Linear or type(problem.penalty) is not L1:  # a subclass may be another function
+        if not problem.model.direct or problem.penalty.norm != "l1":
             return "it is for models.Linear under penalties.L1"
-        if type(problem.task.loss) is not Squared:
+        if problem.task.loss.form != "squared":
             return "it is for squared losses"
         size = params["weights"].size
         return f"it diagonalises a matrix as large as the {size} weights" if size > _LARGEST else None
@@ -91,8 +89,7 @@ class _Regression(eqx.Module):
 
     def __init__(self, problem: Problem):
         X = design_matrix(problem)
-        y = problem.data.targets
-        y = y[jnp.nonzero(problem.data.inputs.mask, size=problem.data.n)] if y.ndim > 1 else y
+        y = tangent.targets(problem)
         factor = jax.grad(lambda o: problem.task.loss(o, jnp.zeros_like(y), problem.data.n))(jnp.ones_like(y))[0]
         self.G, self.target = factor * X.T @ X, factor * X.T @ y
 

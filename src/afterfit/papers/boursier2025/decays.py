@@ -1,17 +1,21 @@
-"""Runs that differ in the weight decay λ only, and how what they leave falls with it."""
+"""Runs of one setting by their weight decay λ, 0 included, and how what they leave falls with it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
-from afterfit.run import Run
+from afterfit.papers import Finding
+from afterfit.papers.measure import log_slope
 
-__all__ = ["LINES", "by_decay", "falls", "label"]
+__all__ = ["LINES", "decayed", "falls", "falls_like", "label"]
+
+_Of = TypeVar("_Of")
 
 # One line a λ, from the largest on, told apart in greyscale.
-LINES = (
+LINES: tuple[dict[str, Any], ...] = (
     {"color": "0.65", "ls": "-"},
     {"color": "0.4", "ls": "--"},
     {"color": "0.0", "ls": "-."},
@@ -19,11 +23,9 @@ LINES = (
 )
 
 
-def by_decay(runs: Mapping[str, Run], setting: str) -> tuple[dict[float, Run], Run]:
-    """The runs of a setting with weight decay, by λ, and the one without."""
-    group = {run.spec["penalty"]["strength"]: run for name, run in runs.items() if name.startswith(f"{setting} λ")}
-    free = group.pop(0.0)
-    return group, free
+def decayed(by_decay: Mapping[float, _Of]) -> dict[float, _Of]:
+    """Those with weight decay, from the largest λ on: all but the one at λ = 0."""
+    return {decay: of for decay, of in by_decay.items() if decay > 0}
 
 
 def label(decay: float) -> str:
@@ -34,3 +36,12 @@ def label(decay: float) -> str:
 def falls(values: Sequence[float] | np.ndarray) -> bool:
     """Whether each value is below the one before."""
     return bool(np.all(np.diff(values) < 0))
+
+
+def falls_like(decays: Sequence[float], sups: Mapping[str, np.ndarray]) -> Finding:
+    """Whether the largest distances of each setting, one a λ, fall like λ."""
+    slopes = {name: log_slope(decays, sup) for name, sup in sups.items()}
+    return Finding(
+        "log-log slope " + ", ".join(f"{slope:.3f} ({name})" for name, slope in slopes.items()),
+        all(abs(slope - 1) <= 0.05 for slope in slopes.values()),
+    )

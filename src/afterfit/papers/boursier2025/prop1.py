@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import dataclasses
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.figure import Figure
 
-from afterfit import dynamics, inits, models, penalties, tasks
-from afterfit.experiment import Experiment
-from afterfit.papers.boursier2025.decays import LINES, by_decay, falls, label
-from afterfit.papers.gallery import Entry, Finding
-from afterfit.papers.measure import log_slope
+import afterfit as af
+from afterfit.papers import Entry, Finding, claim, once
+from afterfit.papers.boursier2025 import PAPER
+from afterfit.papers.boursier2025.decays import LINES, decayed, falls, falls_like, label
+from afterfit.papers.measure import relative_distance
 from afterfit.papers.paths import flat, parameters_at
-from afterfit.plot import legend_below, log_time_axes, mark_phases
-from afterfit.run import Run
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 __all__ = ["Prop1"]
 
+_T = 1.0
+_DECAYS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5)  # of the runs to T
+_Settings = Mapping[str, Mapping[float, "af.Run"]]
+
 
 class Prop1(Entry):
-    id = "boursier2025/prop1"
+    paper, name = PAPER, "prop1"
     title = "On a fixed interval, weight decay λ → 0 changes nothing"
     where = "Prop. 1, §4.1"
     about = (
@@ -30,116 +37,144 @@ class Prop1(Entry):
         "paths are compared at a grid of times, by runs to each of them; the picture shows what runs record along the "
         "way, the predictor or its singular values."
     )
-    claims = (
-        "diagonal net: the largest ‖w^λ − w^GF‖ on [0, T] tends to 0 with λ",
-        "matrix completion: the largest ‖w^λ − w^GF‖ on [0, T] tends to 0 with λ",
-        "it falls like λ",
-        "it is below the bound (9)",
-        "on [0, ∞) the convergence is not uniform",
-    )
 
-    _T = 1.0
-    _decays = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5)  # of the runs to T
-
-    def experiments(self, scale: str) -> dict[str, Experiment]:
+    def runs(self, scale: str) -> dict[str, dict[float, af.Experiment]]:
         if scale == "paper":
             n, d, sparsity, size, decays = 10, 30, 3, 10, (1e-2, 1e-3, 1e-4)
         else:
             n, d, sparsity, size, decays = 5, 12, 1, 6, (1e-1, 1e-2, 1e-3)
-        flow = dynamics.GradientFlow(until=5 / decays[-1], first=1e-3, rtol=1e-5)
-        settings = {
-            "diagonal net": (tasks.SparseRegression(n=n, d=d, sparsity=sparsity), models.DiagonalNet(depth=2)),
-            "matrix completion": (
-                tasks.MatrixCompletion(size, size, 1, observed=0.5),
-                models.MatrixFactorisation(2 * size),
-            ),
-        }
+        flow = af.Experiment(
+            task=af.tasks.SparseRegression(n=n, d=d, sparsity=sparsity),
+            model=af.models.DiagonalNet(depth=2),
+            penalty=af.penalties.L2(0.0),
+            dynamics=af.dynamics.GradientFlow(until=5 / decays[-1], first=1e-3, rtol=1e-5),
+            init=af.inits.Gaussian(1.0),
+            observations=50,
+        )
+        completion = dataclasses.replace(
+            flow,
+            task=af.tasks.MatrixCompletion(size, size, 1, observed=0.5),
+            model=af.models.MatrixFactorisation(2 * size),
+        )
         return {
-            f"{name} λ={decay:g}": Experiment(
-                task=task,
-                model=model,
-                penalty=penalties.L2(decay),
-                dynamics=flow,
-                init=inits.Gaussian(1.0),
-                observations=50,
-            )
-            for name, (task, model) in settings.items()
-            for decay in (*decays, 0.0)
+            name: {decay: posed.set({"penalty.strength": decay}) for decay in (*decays, 0.0)}
+            for name, posed in (("diagonal_net", flow), ("matrix_completion", completion))
         }
 
-    def picture(self, runs: Mapping[str, Run]) -> Figure:
-        figure = Figure(figsize=(11, 4.6), layout="constrained")
-        shown = {
-            "diagonal net": ("weights", r"$\|\beta^\lambda(t)-\beta^\mathrm{GF}(t)\|$, $\beta=u^2-v^2$"),
-            "matrix completion": ("singular_values", r"$\|\sigma(t)-\sigma^\mathrm{GF}(t)\|$, $\sigma$ of $UV^\top$"),
-        }
-        for ax, (setting, (curve, shows)) in zip(figure.subplots(1, 2), shown.items(), strict=True):
-            group, free = by_decay(runs, setting)
-            t = free.curves["time"].values[1:]
-            gaps = [
-                np.linalg.norm((run.curves[curve] - free.curves[curve]).values[1:], axis=1) for run in group.values()
-            ]
-            for style, decay, gap in zip(LINES, group, gaps, strict=False):
-                ax.plot(t, gap, **style, label=label(decay))
-            early = t <= self._T
-            ax.plot(t[early], 0.3 * gaps[-1][0] * t[early] / t[0], color="#D55E00", ls=":", label=r"slope 1 in $t$")
-            ax.axvspan(t[0], self._T, color="0.93", zorder=0, label="[0, T]")
-            ax.set(yscale="log", ylabel=shows)
-            ax.set_title(setting, pad=18)  # above the phases' labels
-            log_time_axes(ax)
-            ax.set_xlim(t[0], t[-1])
-            mark_phases(ax, free.verdict)
-            legend_below(ax, ncols=6)
+    def picture(self, diagonal_net: Mapping[float, af.Run], matrix_completion: Mapping[float, af.Run]) -> Figure:
+        figure = af.plot.Figure(figsize=(11, 4.6), layout="constrained")
+        left, right = figure.subplots(1, 2)
+        _show_gaps(left, diagonal_net, "weights")
+        left.set(ylabel=r"$\|\beta^\lambda(t)-\beta^\mathrm{GF}(t)\|$, $\beta=u^2-v^2$")
+        left.set_title("diagonal net", pad=18)  # above the phases' labels
+        _show_gaps(right, matrix_completion, "singular_values")
+        right.set(ylabel=r"$\|\sigma(t)-\sigma^\mathrm{GF}(t)\|$, $\sigma$ of $UV^\top$")
+        right.set_title("matrix completion", pad=18)
         return figure
 
-    def check(self, runs: Mapping[str, Run], scale: str, progress: bool | None) -> Iterator[Finding]:
-        times = np.geomspace(self._T / 100, self._T, 32 if scale == "paper" else 8)
-        settings = ("diagonal net", "matrix completion")
-        sups, largest = {}, {}
-        for setting, claim in zip(settings, self.claims[:2], strict=True):
-            experiment = Experiment.from_dict(by_decay(runs, setting)[1].spec)
-            paths = {
-                decay: parameters_at(times, experiment.set({"penalty.strength": decay}), self.id, progress)
-                for decay in (*self._decays, 0.0)
-            }
-            sups[setting] = np.array(
-                [np.linalg.norm(paths[decay] - paths[0.0], axis=1).max() for decay in self._decays]
-            )
-            largest[setting] = max(np.linalg.norm(path, axis=1).max() for path in paths.values())
-            yield Finding(
-                claim,
-                "uniform convergence on [0, T] for every T",
-                f"T={self._T:g}, {len(times)} times: "
-                + ", ".join(f"{sup:.2g} (λ={decay:g})" for sup, decay in zip(sups[setting], self._decays, strict=True))
-                + f", beside ‖w‖ ≤ {largest[setting]:.3g}",
-                bool(falls(sups[setting]) and sups[setting][-1] <= 1e-3 * largest[setting]),
-            )
-        slopes = {name: log_slope(self._decays, sup) for name, sup in sups.items()}
-        yield Finding(
-            self.claims[2],
-            "O(λ), by Grönwall's inequality (9)",
-            "log-log slope " + ", ".join(f"{slope:.3f} ({name})" for name, slope in slopes.items()),
-            all(abs(slope - 1) <= 0.05 for slope in slopes.values()),
-        )
-        shares = {name: np.max(sups[name] / np.array(self._decays)) / (self._T * largest[name]) for name in settings}
-        yield Finding(
-            self.claims[3],
-            "sup ‖w^λ − w^GF‖ ≤ λT·e^{cT}·sup ‖w‖, c a Lipschitz constant of ∇F",
+    @once
+    def settings(self, diagonal_net: Mapping[float, af.Run], matrix_completion: Mapping[float, af.Run]) -> _Settings:
+        return {"diagonal net": diagonal_net, "matrix completion": matrix_completion}
+
+    @once
+    def apart(self, settings: _Settings, scale: str, progress: bool | None) -> dict[str, _Apart]:
+        """How far the flows of each setting are from that without weight decay, on [0, T]."""
+        times = np.geomspace(_T / 100, _T, 32 if scale == "paper" else 8)
+        return {name: _apart(group[0.0].experiment, times, self.id, progress) for name, group in settings.items()}
+
+    @claim(
+        "diagonal net: the largest ‖w^λ − w^GF‖ on [0, T] tends to 0 with λ",
+        says="uniform convergence on [0, T] for every T",
+    )
+    def diagonal_nets_converge(self, apart: Mapping[str, _Apart]) -> Finding:
+        return _converge(apart["diagonal net"])
+
+    @claim(
+        "matrix completion: the largest ‖w^λ − w^GF‖ on [0, T] tends to 0 with λ",
+        says="uniform convergence on [0, T] for every T",
+    )
+    def matrices_converge(self, apart: Mapping[str, _Apart]) -> Finding:
+        return _converge(apart["matrix completion"])
+
+    @claim("it falls like λ", says="O(λ), by Grönwall's inequality (9)")
+    def falls_like_decay(self, apart: Mapping[str, _Apart]) -> Finding:
+        return falls_like(_DECAYS, {name: seen.sups for name, seen in apart.items()})
+
+    @claim(
+        "it is below the bound (9)",
+        says="sup ‖w^λ − w^GF‖ ≤ λT·e^{cT}·sup ‖w‖, c a Lipschitz constant of ∇F",
+    )
+    def bounded(self, apart: Mapping[str, _Apart]) -> Finding:
+        shares = {name: np.max(seen.sups / np.array(_DECAYS)) / (_T * seen.size) for name, seen in apart.items()}
+        return Finding(
             "largest share of λT·sup ‖w‖, which is the bound with c = 0 and so below it for any c: "
             + ", ".join(f"{share:.3g} ({name})" for name, share in shares.items()),
             all(share <= 1 for share in shares.values()),
         )
-        apart = {}
-        for name in settings:
-            group, free = by_decay(runs, name)
-            apart[name] = [
-                np.linalg.norm(flat(run) - flat(free)) / np.linalg.norm(flat(free)) for run in group.values()
-            ]
-        t = next(iter(runs.values())).spec["dynamics"]["until"]
-        yield Finding(
-            self.claims[4],
-            "uniform convergence only holds on finite intervals, not on R₊",
+
+    @claim(
+        "on [0, ∞) the convergence is not uniform",
+        says="uniform convergence only holds on finite intervals, not on R₊",
+    )
+    def parts_later(self, settings: _Settings) -> Finding:
+        gaps = {
+            name: [relative_distance(flat(run), flat(group[0.0])) for run in decayed(group).values()]
+            for name, group in settings.items()
+        }
+        t = settings["diagonal net"][0.0].spec["dynamics"]["until"]
+        return Finding(
             f"‖w^λ − w^GF‖/‖w^GF‖ at t={t:.3g}, λ falling to {5 / t:g}: "
-            + "; ".join(", ".join(f"{gap:.2g}" for gap in gaps) + f" ({name})" for name, gaps in apart.items()),
-            all(min(gaps) >= 0.1 and gaps[-1] >= 0.5 * gaps[0] for gaps in apart.values()),
+            + "; ".join(", ".join(f"{gap:.2g}" for gap in group) + f" ({name})" for name, group in gaps.items()),
+            all(min(group) >= 0.1 and group[-1] >= 0.5 * group[0] for group in gaps.values()),
         )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Apart:
+    """On [0, T], at so many `times`: the largest ‖w^λ − w^GF‖ for each λ, and the `size`, sup ‖w‖ over all flows."""
+
+    times: int
+    sups: np.ndarray
+    size: float
+
+
+def _apart(experiment: af.Experiment, times: np.ndarray, label: str, progress: bool | None) -> _Apart:
+    paths = {
+        decay: parameters_at(times, experiment.set({"penalty.strength": decay}), label, progress)
+        for decay in (*_DECAYS, 0.0)
+    }
+    return _Apart(
+        times=len(times),
+        sups=np.array([np.linalg.norm(paths[decay] - paths[0.0], axis=1).max() for decay in _DECAYS]),
+        size=max(np.linalg.norm(path, axis=1).max() for path in paths.values()),
+    )
+
+
+def _converge(seen: _Apart) -> Finding:
+    """Whether the largest distance on [0, T] tends to 0 with λ."""
+    return Finding(
+        f"T={_T:g}, {seen.times} times: "
+        + ", ".join(f"{sup:.2g} (λ={decay:g})" for sup, decay in zip(seen.sups, _DECAYS, strict=True))
+        + f", beside ‖w‖ ≤ {seen.size:.3g}",
+        falls(seen.sups) and seen.sups[-1] <= 1e-3 * seen.size,
+    )
+
+
+def _show_gaps(ax: Axes, group: Mapping[float, af.Run], curve: str) -> None:
+    """How far what flows record is from that of the flow without weight decay, over time."""
+    free = group[0.0]
+    t = free.curves["time"].values[1:]
+    gaps = {
+        decay: np.linalg.norm((run.curves[curve] - free.curves[curve]).values[1:], axis=1)
+        for decay, run in decayed(group).items()
+    }
+    for style, (decay, gap) in zip(LINES, gaps.items(), strict=False):
+        ax.plot(t, gap, **style, label=label(decay))
+    early, smallest = t <= _T, gaps[min(gaps)]
+    ax.plot(t[early], 0.3 * smallest[0] * t[early] / t[0], color="#D55E00", ls=":", label=r"slope 1 in $t$")
+    ax.axvspan(t[0], _T, color="0.93", zorder=0, label="[0, T]")
+    ax.set(yscale="log")
+    af.plot.log_time_axes(ax)
+    ax.set_xlim(t[0], t[-1])
+    af.plot.mark_phases(ax, free.verdict)
+    af.plot.legend_below(ax, ncols=6)

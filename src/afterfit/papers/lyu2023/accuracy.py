@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
-from afterfit.plot import TEST, TRAIN, log_time_axes, mark_phases
-from afterfit.run import Run
+import afterfit as af
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 __all__ = ["ALL", "accuracy_picture", "first_time", "show_steps"]
 
@@ -17,23 +19,23 @@ ALL = 1 - 1e-6  # an accuracy of 100 %, up to rounding in single precision
 
 
 def accuracy_picture(
-    run: Run, lr: float, chance: float, predictions: Callable[[Axes, Axes], None] = lambda accuracy, norm: None
+    run: af.Run, lr: float, chance: float, predictions: Callable[[Axes, Axes], None] = lambda accuracy, norm: None
 ) -> Figure:
     """Training and test accuracy, and the norm of the parameters, over time and the authors' steps."""
     curves = run.curves.isel(time=slice(1, None))
-    figure = Figure(figsize=(11, 4.6), layout="constrained")
+    figure = af.plot.Figure(figsize=(11, 4.6), layout="constrained")
     accuracy, norm = figure.subplots(1, 2)
-    accuracy.plot(curves["time"], 100 * curves["train_accuracy"], **TRAIN, label="training accuracy")
-    accuracy.plot(curves["time"], 100 * curves["test_accuracy"], **TEST, label="test accuracy")
+    accuracy.plot(curves["time"], 100 * curves["train_accuracy"], **af.plot.TRAIN, label="training accuracy")
+    accuracy.plot(curves["time"], 100 * curves["test_accuracy"], **af.plot.TEST, label="test accuracy")
     accuracy.axhline(100 * chance, color="k", ls=":", lw=1, label="random guessing")
     accuracy.set(ylabel="accuracy (%)", ylim=(100 * chance - 6, 104))
     norm.plot(curves["time"], curves["norm_l2"], color="0.6", lw=3, label=r"$\|\theta\|_2$")
     norm.set(ylabel="norm of the parameters")
-    log_time_axes(accuracy, norm)
+    af.plot.log_time_axes(accuracy, norm)
     predictions(accuracy, norm)
     for ax in (accuracy, norm):
         show_steps(ax, lr, f"steps of gradient descent at rate {lr:g}")
-        mark_phases(ax, run.verdict, label=ax is accuracy)
+        af.plot.mark_phases(ax, run.verdict, label=ax is accuracy)
     figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize="small")
     return figure
 

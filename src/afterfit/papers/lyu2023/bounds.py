@@ -4,36 +4,30 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from matplotlib.figure import Figure
 
-from afterfit import dynamics, inits, models, penalties, tasks, theory
-from afterfit.experiment import Experiment
-from afterfit.papers.gallery import Entry, Finding
+import afterfit as af
+from afterfit.papers import Entry, Finding, claim, once
+from afterfit.papers.lyu2023 import PAPER
 from afterfit.papers.measure import log_slope
-from afterfit.plot import TEST, TRAIN, legend_below, log_time_axes, mark_phases
-from afterfit.run import Run
-from afterfit.theory.bounds import (
-    l1_margin_bound,
-    l2_margin_bound,
-    margin_bound,
-    rademacher_l1_bound,
-    rademacher_l2_bound,
-)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 __all__ = ["Bounds"]
 
+_NORMS = (1, 2)  # p of the Lp margin
 _DELTA = 0.1
 _DIMENSIONS = (20, 40, 80, 160)
 _SIZES = tuple(round(10 * 1.25**k) for k in range(30))
-_PROGRAMS = {"L1": theory.max_l1_margin, "L2": theory.max_l2_margin}
-_BOUNDS = {"L1": l1_margin_bound, "L2": l2_margin_bound}
+_K, _D = 1, 20  # of the teacher and the inputs on which the bounds are checked
 
 
 class Bounds(Entry):
-    id = "lyu2023/bounds"
+    paper, name = PAPER, "bounds"
     title = "The largest L1 margin needs of order log d examples, the largest L2 margin of order d"
     where = "Thms E.2–E.5, App. E"
     about = (
@@ -44,174 +38,180 @@ class Bounds(Entry):
         "sizes are also measured for themselves. One diagonal net shows what they mean for training: with n between "
         "the two, it is first as bad as the largest L2 margin and then as good as the largest L1 margin."
     )
-    claims = (
-        "Thm E.3: the Rademacher complexities of F₁ and F₂ are below (36) and (37)",
-        "the margins are at least those of the teacher: 1/k and 1/√k",
-        "Thm E.2: (35) with these margins",
-        "Thm E.4: the error of the largest L1 margin is below (38)",
-        "Thm E.5: the error of the largest L2 margin is below (40)",
-        "the largest L1 margin needs O(k²·log d) examples",
-        "the largest L2 margin needs O(kd) examples",
-        "a diagonal net goes from the error of the largest L2 margin to that of the largest L1 margin",
-    )
 
-    def experiments(self, scale: str) -> dict[str, Experiment]:
+    def runs(self, scale: str) -> dict[str, af.Experiment]:
         n, d, norm, decay = (100, 3000, 64.0, 1e-2) if scale == "paper" else (60, 300, 32.0, 1e-2)
         return {
-            "run": Experiment(
-                task=tasks.SparseClassification(n=n, d=d, sparsity=3, n_test=4000),
-                model=models.DiagonalNet(),
-                penalty=penalties.L2(decay),
-                dynamics=dynamics.GradientFlow(until=20 / decay, first=1e-2, rtol=1e-4),
-                init=inits.Constant(norm=norm),
+            "run": af.Experiment(
+                task=af.tasks.SparseClassification(n=n, d=d, sparsity=3, n_test=4000),
+                model=af.models.DiagonalNet(),
+                penalty=af.penalties.L2(decay),
+                dynamics=af.dynamics.GradientFlow(until=20 / decay, first=1e-2, rtol=1e-4),
+                init=af.inits.Constant(norm=norm),
                 observations=60,
             )
         }
 
-    def picture(self, runs: Mapping[str, Run]) -> Figure:
-        run = runs["run"]
-        d, sizes = 80, _SIZES[:17:2]
-        figure = Figure(figsize=(13.5, 4.8), layout="constrained")
+    @once
+    def draws(self, scale: str) -> int:
+        """How many training sets are tried."""
+        return 100 if scale == "paper" else 20
+
+    @once
+    def trials(self, draws: int) -> dict[int, list[_Trial]]:
+        """The classifiers of largest Lp margin, by p, from examples enough for their bound to say something."""
+        return {p: [_trial(p, seed) for seed in range(draws)] for p in _NORMS}
+
+    @once
+    def errors_on_its_data(self, run: af.Run) -> dict[int, float]:
+        """The test errors of the classifiers of largest L1 and L2 margin on the data of the run."""
+        X, y, test = run.data.inputs, run.data.targets, run.data.test_inputs
+        return {p: float(np.mean(run.data.test_targets * (test @ _widest(p, X, y)) <= 0)) for p in _NORMS}
+
+    def picture(self, run: af.Run, errors_on_its_data: dict[int, float]) -> Figure:
+        figure = af.plot.Figure(figsize=(13.5, 4.8), layout="constrained")
         path, error, needed = figure.subplots(1, 3)
-        curves = run.curves.isel(time=slice(1, None))
-        path.plot(curves["time"], 1 - curves["test_accuracy"], color="0.2", label="diagonal net")
-        styles = {"L1": TEST, "L2": TRAIN}
-        for name, wrong in _errors_on_its_data(run).items():
-            path.axhline(wrong, **styles[name], label=f"largest ${name[0]}^{name[1]}$ margin")
-        path.set(ylabel="test error", ylim=(-0.02, 0.55))
-        path.set_title(f"k = 3, d = {run.spec['task']['d']}, n = {run.spec['task']['n']}", pad=18)  # above the phases
-        log_time_axes(path)
-        mark_phases(path, run.verdict)
-        wide = np.geomspace(sizes[0], 2e4, 60)
-        for name, style in styles.items():
-            label = f"${name[0]}^{name[1]}$"
-            error.plot(
-                sizes,
-                [_mean_error(3, d, n, name) for n in sizes],
-                **style,
-                marker="o",
-                mfc="none",
-                label=f"{label}, measured",
-            )
-            bound = np.array([_BOUNDS[name](round(n), d, 3, _DELTA) for n in wide])
-            error.plot(wide, bound, color=style["color"], ls=style["linestyle"], lw=1.0, label=f"{label}, bound")
-            counts = [_needed(3, d, name) for d in _DIMENSIONS]
-            needed.loglog(_DIMENSIONS, counts, **style, marker="o", mfc="none", label=label)
-        error.axhline(1, color="0.6", lw=0.8)
-        error.set(
-            xscale="log", ylim=(0, 30), xlabel="examples n", ylabel="test error, and its bound (log scale above 1)"
-        )
-        error.set_yscale("symlog", linthresh=1.0)
-        error.set_title(f"k = 3, d = {d}, δ = {_DELTA:g}")
-        fine = np.geomspace(_DIMENSIONS[0], _DIMENSIONS[-1], 30)
-        first = {name: _needed(3, _DIMENSIONS[0], name) for name in styles}
-        needed.plot(fine, first["L2"] * fine / fine[0], "k:", lw=1.0, label="∝ d")
-        needed.plot(fine, first["L1"] * np.log(fine) / np.log(fine[0]), "k-.", lw=1.0, label="∝ log d")
-        needed.set_xticks(_DIMENSIONS, [f"{d}" for d in _DIMENSIONS])
-        needed.set_yticks([20, 40, 100, 200], ["20", "40", "100", "200"])
-        needed.minorticks_off()
-        needed.set(xlabel="dimension d", ylabel="examples for a test error of 10 %", title="k = 3")
-        legend_below(*figure.axes)
+        _draw_path(path, run, errors_on_its_data)
+        _draw_errors(error, d=80, sizes=_SIZES[:17:2])
+        _draw_needed(needed)
+        af.plot.legend_below(*figure.axes)
         return figure
 
-    def check(self, runs: Mapping[str, Run], scale: str, progress: bool | None) -> Iterator[Finding]:
-        draws = 100 if scale == "paper" else 20
+    @claim(
+        "Thm E.3: the Rademacher complexities of F₁ and F₂ are below (36) and (37)",
+        says="√(2·log(2d)·Σ‖xᵢ‖_∞²)/n and √(Σ‖xᵢ‖₂²)/n",
+    )
+    def complexities(self) -> Finding:
         rng, n = np.random.default_rng(0), 12
-        signs = np.array(list(itertools.product((-1.0, 1.0), repeat=n)))
-        shares = {"L1": [], "L2": []}
-        for d in _DIMENSIONS:
-            X = 1.0 - 2.0 * rng.integers(0, 2, (n, d))
-            sums = signs @ X / n  # the sup over ‖w‖_p ≤ 1 is the dual norm
-            shares["L1"].append(np.mean(np.max(np.abs(sums), axis=1)) / rademacher_l1_bound(X))
-            shares["L2"].append(np.mean(np.linalg.norm(sums, axis=1)) / rademacher_l2_bound(X))
-        yield Finding(
-            self.claims[0],
-            "√(2·log(2d)·Σ‖xᵢ‖_∞²)/n and √(Σ‖xᵢ‖₂²)/n",
+        inputs = [1.0 - 2.0 * rng.integers(0, 2, (n, d)) for d in _DIMENSIONS]
+        shares = {p: [_complexity(p, X) / _complexity_bound(p, X) for X in inputs] for p in _NORMS}
+        return Finding(
             f"over the bound, n={n} and d in {_DIMENSIONS}, by all 2ⁿ signs: "
-            + "; ".join(f"{name} " + ", ".join(f"{s:.4f}" for s in group) for name, group in shares.items()),
+            + "; ".join(f"L{p} " + ", ".join(f"{share:.4f}" for share in group) for p, group in shares.items()),
             all(max(group) <= 1 for group in shares.values()),
         )
-        margins = {
-            name: min(_margin(program(*_training_set(40, 40, 3, seed)[:2]), name, seed) for seed in range(draws))
-            for name, program in _PROGRAMS.items()
-        }
-        yield Finding(
-            self.claims[1],
-            "γ₁(w) ≥ γ₁(w*) = 1/k, γ₂(w) ≥ γ₂(w*) = 1/√k",
-            f"k=3, d=40, n=40, least of {draws} training sets: {margins['L1']:.4f} (L1, 1/k = {1 / 3:.4f}), "
-            f"{margins['L2']:.4f} (L2, 1/√k = {3**-0.5:.4f})",
-            margins["L1"] >= 1 / 3 - 1e-7 and margins["L2"] >= 3**-0.5 - 1e-7,
+
+    @claim(
+        "the margins are at least those of the teacher: 1/k and 1/√k",
+        says="γ₁(w) ≥ γ₁(w*) = 1/k, γ₂(w) ≥ γ₂(w*) = 1/√k",
+    )
+    def margins(self, draws: int) -> Finding:
+        sets = [_training_set(40, 40, 3, seed) for seed in range(draws)]
+        l1, l2 = (min(_margins(p, X, y, _widest(p, X, y)).min() for X, y, _ in sets) for p in _NORMS)
+        return Finding(
+            f"k=3, d=40, n=40, least of {draws} training sets: {l1:.4f} (L1, 1/k = {1 / 3:.4f}), "
+            f"{l2:.4f} (L2, 1/√k = {3**-0.5:.4f})",
+            l1 >= 1 / 3 - 1e-7 and l2 >= 3**-0.5 - 1e-7,
         )
-        k, d = 1, 20
-        enough = {name: _bites(name, k, d) for name in _PROGRAMS}
-        errors, by_margin = {"L1": [], "L2": []}, []
-        for name, program in _PROGRAMS.items():
-            complexity = rademacher_l1_bound if name == "L1" else rademacher_l2_bound
-            for seed in range(draws):
-                X, y, teacher = _training_set(round(1.2 * enough[name]), d, k, seed)
-                w = program(X, y)
-                errors[name].append(_error(w, teacher, seed))
-                margin = y * (X @ w) / np.linalg.norm(w, int(name[1]))
-                by_margin.append(errors[name][-1] <= margin_bound(margin, 0.5, complexity(X), _DELTA))
-        yield Finding(
-            self.claims[2],
-            f"with probability 1 − δ = {1 - _DELTA:g}, q half the teacher's margin",
-            f"the error was below it for {np.mean(by_margin):.0%} of {2 * draws} training sets",
-            bool(np.mean(by_margin) >= 1 - _DELTA),
+
+    @claim(
+        "Thm E.2: (35) with these margins",
+        says=f"with probability 1 − δ = {1 - _DELTA:g}, q half the teacher's margin",
+    )
+    def margin_bound(self, trials: dict[int, list[_Trial]]) -> Finding:
+        below = [trial.error <= trial.bound for group in trials.values() for trial in group]
+        return Finding(
+            f"the error was below it for {np.mean(below):.0%} of {len(below)} training sets",
+            bool(np.mean(below) >= 1 - _DELTA),
         )
-        for claim, name, formula in (
-            (self.claims[3], "L1", "4k·√(2·log(2d)/n) + 3·√(log(2/δ)/2n)"),
-            (self.claims[4], "L2", "4·√(kd/n) + 3·√(log(2/δ)/2n)"),
-        ):
-            n, fig1a = round(1.2 * enough[name]), _bites(name, 3, 100_000)
-            bound = _BOUNDS[name](n, d, k, _DELTA)
-            exceeded = int(np.sum(np.array(errors[name]) > bound))
-            yield Finding(
-                claim,
-                f"{formula}, with probability {1 - _DELTA:g}",
-                f"k={k}, d={d}, n={n}, bound {bound:.2f}: exceeded in {exceeded} of {draws} training sets, largest "
-                f"error {max(errors[name]):.2g}; it is below 1 from n={enough[name]} on, for k=3 and d=10⁵ (Fig. 1a, "
-                f"n=256) from n={fig1a:.2g}",
-                exceeded <= _DELTA * draws,
-            )
-        counts = {name: [_needed(3, dimension, name) for dimension in _DIMENSIONS] for name in _PROGRAMS}
-        for claim, name, order, says in (
-            (self.claims[5], "L1", "k²·log d", "only needs O(k²·log d) (§3.2.3)"),
-            (self.claims[6], "L2", "kd", "needs O(kd) (§3.2.3)"),
-        ):
-            slope = log_slope(_DIMENSIONS, counts[name])
-            like = np.array(counts[name]) / (9 * np.log(_DIMENSIONS) if name == "L1" else 3 * np.array(_DIMENSIONS))
-            yield Finding(
-                claim,
-                says,
-                "k=3, examples for an error of 10 %: "
-                + ", ".join(f"{n:.0f} (d={dimension})" for n, dimension in zip(counts[name], _DIMENSIONS, strict=True))
-                + f", like d^{slope:.2f}; over {order} {like.min():.2g} to {like.max():.2g}",
-                bool(like.max() <= 2 * like.min()) and (slope <= 0.4 if name == "L1" else 0.8 <= slope <= 1.1),
-            )
-        run = runs["run"]
-        program = _errors_on_its_data(run)
+
+    @claim(
+        "Thm E.4: the error of the largest L1 margin is below (38)",
+        says=f"4k·√(2·log(2d)/n) + 3·√(log(2/δ)/2n), with probability {1 - _DELTA:g}",
+    )
+    def l1_error(self, trials: dict[int, list[_Trial]]) -> Finding:
+        return _error_finding(1, trials[1])
+
+    @claim(
+        "Thm E.5: the error of the largest L2 margin is below (40)",
+        says=f"4·√(kd/n) + 3·√(log(2/δ)/2n), with probability {1 - _DELTA:g}",
+    )
+    def l2_error(self, trials: dict[int, list[_Trial]]) -> Finding:
+        return _error_finding(2, trials[2])
+
+    @claim("the largest L1 margin needs O(k²·log d) examples", says="only needs O(k²·log d) (§3.2.3)")
+    def l1_needs(self) -> Finding:
+        measured, like, slope = _needs(1, 9 * np.log(_DIMENSIONS), "k²·log d")
+        return Finding(measured, like.max() <= 2 * like.min() and slope <= 0.4)
+
+    @claim("the largest L2 margin needs O(kd) examples", says="needs O(kd) (§3.2.3)")
+    def l2_needs(self) -> Finding:
+        measured, like, slope = _needs(2, 3 * np.array(_DIMENSIONS), "kd")
+        return Finding(measured, like.max() <= 2 * like.min() and 0.8 <= slope <= 1.1)
+
+    @claim(
+        "a diagonal net goes from the error of the largest L2 margin to that of the largest L1 margin",
+        says="the early phase has the largest L2 margin, the late one the largest L1 margin (§3.2.3)",
+    )
+    def net_turns(self, run: af.Run, errors_on_its_data: dict[int, float]) -> Finding:
+        l1, l2 = errors_on_its_data[1], errors_on_its_data[2]
         wrong = 1 - run.curves["test_accuracy"]
         fit, decay = run.verdict.t_fit or np.inf, run.spec["penalty"]["strength"]
         early, late = float(wrong.sel(time=slice(fit, 0.5 / decay)).mean()), float(wrong[-1])
-        yield Finding(
-            self.claims[7],
-            "the early phase has the largest L2 margin, the late one the largest L1 margin (§3.2.3)",
+        return Finding(
             f"test error {early:.3f} between the fit and t = 1/2λ, {late:.3f} at the end; the programs' are "
-            f"{program['L2']:.3f} (L2) and {program['L1']:.3f} (L1)",
-            abs(early - program["L2"]) <= 0.03 and abs(late - program["L1"]) <= 0.03,
+            f"{l2:.3f} (L2) and {l1:.3f} (L1)",
+            abs(early - l2) <= 0.03 and abs(late - l1) <= 0.03,
         )
 
 
-def _margin(w: np.ndarray, name: str, seed: int) -> float:
-    """The smallest margin on a training set of claim 2, w of norm 1."""
-    X, y, _ = _training_set(40, 40, 3, seed)
-    return float(np.min(y * (X @ w)) / np.linalg.norm(w, int(name[1])))
+class _Trial(NamedTuple):
+    """The error of a classifier of largest margin, and what (35) allows on its training set."""
+
+    error: float
+    bound: float
+
+
+def _trial(p: int, seed: int) -> _Trial:
+    X, y, teacher = _training_set(_enough(p), _D, _K, seed)
+    w = _widest(p, X, y)
+    bound = af.theory.bounds.margin_bound(_margins(p, X, y, w), 0.5, _complexity_bound(p, X), _DELTA)
+    return _Trial(_error(w, teacher, seed), bound)
+
+
+def _enough(p: int) -> int:
+    """Examples with which the bound of Thm E.4 or E.5 is well below 1."""
+    return round(1.2 * _bites(p, _K, _D))
+
+
+def _bites(p: int, k: int, d: int) -> int:
+    """The first n at which that bound is below 1: every term of it is proportional to 1/√n."""
+    return int(np.floor(_bound(p, 1, d, k) ** 2)) + 1
+
+
+def _bound(p: int, n: int, d: int, k: int) -> float:
+    """(38) or (40)."""
+    bounds = {1: af.theory.bounds.l1_margin_bound, 2: af.theory.bounds.l2_margin_bound}
+    return bounds[p](n, d, k, _DELTA)
+
+
+def _complexity(p: int, X: np.ndarray) -> float:
+    """The Rademacher complexity of {x ↦ ⟨w, x⟩: ‖w‖_p ≤ 1}, by all signs: the sup is the dual norm."""
+    n, dual = len(X), {1: np.inf, 2: 2}[p]
+    signs = np.array(list(itertools.product((-1.0, 1.0), repeat=n)))
+    return float(np.mean(np.linalg.norm(signs @ X / n, dual, axis=1)))
+
+
+def _complexity_bound(p: int, X: np.ndarray) -> float:
+    """(36) or (37)."""
+    bounds = {1: af.theory.bounds.rademacher_l1_bound, 2: af.theory.bounds.rademacher_l2_bound}
+    return bounds[p](X)
+
+
+def _widest(p: int, X: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """The classifier of largest Lp margin."""
+    programs = {1: af.theory.max_l1_margin, 2: af.theory.max_l2_margin}
+    return programs[p](X, y)
+
+
+def _margins(p: int, X: np.ndarray, y: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """The margins of the examples, w of norm 1."""
+    return y * (X @ w) / np.linalg.norm(w, p)
 
 
 def _training_set(n: int, d: int, k: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """X, y and the teacher, drawn by the task itself."""
-    data = tasks.SparseClassification(n=n, d=d, sparsity=k, n_test=1).draw(np.random.default_rng([seed, n, d]))
+    data = af.tasks.SparseClassification(n=n, d=d, sparsity=k, n_test=1).draw(np.random.default_rng([seed, n, d]))
     return data.inputs, data.targets, data.truth
 
 
@@ -221,36 +221,87 @@ def _error(w: np.ndarray, teacher: np.ndarray, seed: int) -> float:
     return float(np.mean(np.sign(fresh @ teacher) * (fresh @ w) <= 0))
 
 
-@functools.cache
-def _mean_error(k: int, d: int, n: int, name: str) -> float:
-    """The error over some training sets."""
-    found = []
-    for seed in range(6):
-        X, y, teacher = _training_set(n, d, k, seed)
-        found.append(_error(_PROGRAMS[name](X, y), teacher, seed))
-    return float(np.mean(found))
+def _error_finding(p: int, trials: list[_Trial]) -> Finding:
+    """Errors against (38) or (40)."""
+    n, bound = _enough(p), _bound(p, _enough(p), _D, _K)
+    exceeded = sum(trial.error > bound for trial in trials)
+    return Finding(
+        f"k={_K}, d={_D}, n={n}, bound {bound:.2f}: exceeded in {exceeded} of {len(trials)} training sets, largest "
+        f"error {max(trial.error for trial in trials):.2g}; it is below 1 from n={_bites(p, _K, _D)} on, for k=3 and "
+        f"d=10⁵ (Fig. 1a, n=256) from n={float(_bites(p, 3, 100_000)):.2g}",
+        exceeded <= _DELTA * len(trials),
+    )
 
 
-def _needed(k: int, d: int, name: str, level: float = 0.1) -> float:
+def _needs(p: int, order: np.ndarray, name: str) -> tuple[str, np.ndarray, float]:
+    """Examples needed against d: in words, over the order that they should have, and as a power of d."""
+    counts = [_needed(p, 3, d) for d in _DIMENSIONS]
+    like, slope = np.array(counts) / order, log_slope(_DIMENSIONS, counts)
+    measured = (
+        "k=3, examples for an error of 10 %: "
+        + ", ".join(f"{n:.0f} (d={d})" for n, d in zip(counts, _DIMENSIONS, strict=True))
+        + f", like d^{slope:.2f}; over {name} {like.min():.2g} to {like.max():.2g}"
+    )
+    return measured, like, slope
+
+
+def _needed(p: int, k: int, d: int, level: float = 0.1) -> float:
     """How many examples bring the mean error down to `level`, interpolated between sizes a quarter apart."""
     above = (1, 0.5)
     for n in _SIZES:
-        error = _mean_error(k, d, n, name)
+        error = _mean_error(p, k, d, n)
         if error <= level:
             return float(np.interp(-level, (-above[1], -error), (above[0], n)))
         above = (n, error)
     return np.inf
 
 
-def _bites(name: str, k: int, d: int) -> int:
-    """The first n at which a bound is below 1: every term of it is proportional to 1/√n."""
-    return int(np.floor(_BOUNDS[name](1, d, k, _DELTA) ** 2)) + 1
+@functools.cache
+def _mean_error(p: int, k: int, d: int, n: int) -> float:
+    """The error over some training sets."""
+    sets = [(seed, *_training_set(n, d, k, seed)) for seed in range(6)]
+    return float(np.mean([_error(_widest(p, X, y), teacher, seed) for seed, X, y, teacher in sets]))
 
 
-def _errors_on_its_data(run: Run) -> dict[str, float]:
-    """The test errors of the two classifiers on the data of a run."""
-    data = Experiment.from_dict(run.spec).draw()
-    return {
-        name: float(np.mean(data.test_targets * (data.test_inputs @ program(data.inputs, data.targets)) <= 0))
-        for name, program in _PROGRAMS.items()
-    }
+def _styles() -> dict[int, dict]:
+    return {1: af.plot.TEST, 2: af.plot.TRAIN}
+
+
+def _draw_path(ax: Axes, run: af.Run, errors: dict[int, float]) -> None:
+    """The test error of the net over time, and those of the two classifiers."""
+    curves = run.curves.isel(time=slice(1, None))
+    ax.plot(curves["time"], 1 - curves["test_accuracy"], color="0.2", label="diagonal net")
+    for p, style in _styles().items():
+        ax.axhline(errors[p], **style, label=f"largest $L^{p}$ margin")
+    ax.set(ylabel="test error", ylim=(-0.02, 0.55))
+    ax.set_title(f"k = 3, d = {run.spec['task']['d']}, n = {run.spec['task']['n']}", pad=18)  # above the phases
+    af.plot.log_time_axes(ax)
+    af.plot.mark_phases(ax, run.verdict)
+
+
+def _draw_errors(ax: Axes, d: int, sizes: tuple[int, ...]) -> None:
+    """Errors and their bounds against the number of examples."""
+    wide = np.geomspace(sizes[0], 2e4, 60)
+    for p, style in _styles().items():
+        errors = [_mean_error(p, 3, d, n) for n in sizes]
+        ax.plot(sizes, errors, **style, marker="o", mfc="none", label=f"$L^{p}$, measured")
+        bound = [_bound(p, round(n), d, 3) for n in wide]
+        ax.plot(wide, bound, color=style["color"], ls=style["linestyle"], lw=1.0, label=f"$L^{p}$, bound")
+    ax.axhline(1, color="0.6", lw=0.8)
+    ax.set(xscale="log", ylim=(0, 30), xlabel="examples n", ylabel="test error, and its bound (log scale above 1)")
+    ax.set_yscale("symlog", linthresh=1.0)
+    ax.set_title(f"k = 3, d = {d}, δ = {_DELTA:g}")
+
+
+def _draw_needed(ax: Axes) -> None:
+    """The examples that are needed against the dimension, beside d and log d."""
+    counts = {p: [_needed(p, 3, d) for d in _DIMENSIONS] for p in _NORMS}
+    for p, style in _styles().items():
+        ax.loglog(_DIMENSIONS, counts[p], **style, marker="o", mfc="none", label=f"$L^{p}$")
+    fine = np.geomspace(_DIMENSIONS[0], _DIMENSIONS[-1], 30)
+    ax.plot(fine, counts[2][0] * fine / fine[0], "k:", lw=1.0, label="∝ d")
+    ax.plot(fine, counts[1][0] * np.log(fine) / np.log(fine[0]), "k-.", lw=1.0, label="∝ log d")
+    ax.set_xticks(_DIMENSIONS, [f"{d}" for d in _DIMENSIONS])
+    ax.set_yticks([20, 40, 100, 200], ["20", "40", "100", "200"])
+    ax.minorticks_off()
+    ax.set(xlabel="dimension d", ylabel="examples for a test error of 10 %", title="k = 3")

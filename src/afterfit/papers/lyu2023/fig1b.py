@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
-from matplotlib.figure import Figure
-
-from afterfit import dynamics, inits, models, penalties, tasks
-from afterfit.experiment import Experiment
-from afterfit.papers.gallery import Entry, Finding
+import afterfit as af
+from afterfit.papers import Entry, Finding, claim, once
+from afterfit.papers.lyu2023 import PAPER
 from afterfit.papers.lyu2023.accuracy import ALL, first_time
-from afterfit.papers.lyu2023.diagonal import LR, diagonal_picture, norm_finding, transition_finding
-from afterfit.run import Run
+from afterfit.papers.lyu2023.diagonal import (
+    DECAY,
+    LR,
+    NORM,
+    NORM_SAYS,
+    TURN_SAYS,
+    diagonal_picture,
+    norm_finding,
+    turn_finding,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["Fig1b"]
 
 
 class Fig1b(Entry):
-    id = "lyu2023/fig1b"
+    paper, name = PAPER, "fig1b"
     title = "A diagonal net misgroks data of large L2 margin"
     where = "Fig. 1b, §3.2.3"
     about = (
@@ -28,55 +37,58 @@ class Fig1b(Entry):
         "as in Fig. 1a, until t = 10⁵, since accuracy still falls at t = 10⁴, where the authors' 10⁶ steps of 0.01 "
         "end. Test accuracy is that of the population, by quadrature."
     )
-    claims = (
+
+    def runs(self, scale: str) -> dict[str, af.Experiment]:
+        d, margin = (100_000, 25.0) if scale == "paper" else (20_000, 15.0)
+        return {
+            "run": af.Experiment(
+                task=af.tasks.MarginClassification(n=32, d=d, margin=margin, n_test=100),
+                model=af.models.DiagonalNet(),
+                penalty=af.penalties.L2(DECAY[scale]),
+                dynamics=af.dynamics.GradientFlow(until=100 / DECAY[scale], first=LR),
+                init=af.inits.Constant(norm=NORM[scale]),
+                observations=120,
+            )
+        }
+
+    def picture(self, run: af.Run) -> Figure:
+        return diagonal_picture(run)
+
+    @once
+    def both(self, run: af.Run) -> float:
+        """When training and test accuracy are first at 100 %, the latter up to 1 %."""
+        train, test = run.curves["train_accuracy"].values, run.curves["test_accuracy"].values
+        return first_time(run.curves, (train >= ALL) & (test >= 0.99))
+
+    @claim(
         "training and test accuracy reach 100 % early",
-        "test accuracy drops to nearly 50 % late: misgrokking",
-        "training accuracy stays at 100 %",
-        "the transition is at a time of order (1/λ)·log α",
-        "in the early phase the norm decays as α·exp(−λt)",
+        says="the net first fits the training set and achieves 100 % test accuracy",
     )
+    def generalises(self, run: af.Run, both: float) -> Finding:
+        best = float(run.curves["test_accuracy"].max())
+        return Finding(f"100 % and at least 99 % from t={both:.3g}; test accuracy {best:.2%} at its best", both < 1)
 
-    def experiments(self, scale: str) -> dict[str, Experiment]:
-        if scale == "paper":
-            return {"run": self._experiment(d=100_000, margin=25.0, norm=128.0, decay=1e-3)}
-        return {"run": self._experiment(d=20_000, margin=15.0, norm=64.0, decay=1e-2)}
-
-    def _experiment(self, d: int, margin: float, norm: float, decay: float) -> Experiment:
-        return Experiment(
-            task=tasks.MarginClassification(n=32, d=d, margin=margin, n_test=100),
-            model=models.DiagonalNet(),
-            penalty=penalties.L2(decay),
-            dynamics=dynamics.GradientFlow(until=100 / decay, first=LR),
-            init=inits.Constant(norm=norm),
-            observations=120,
+    @claim(
+        "test accuracy drops to nearly 50 % late: misgrokking",
+        says="after training for sufficiently longer, the test accuracy drops to nearly 50 %",
+    )
+    def misgroks(self, run: af.Run) -> Finding:
+        test, slow = run.curves["test_accuracy"], 1 / run.spec["penalty"]["strength"]
+        ten, last = float(test.sel(time=10 * slow, method="nearest")), float(test[-1])
+        return Finding(
+            f"{ten:.1%} at t={10 * slow:g}, {last:.1%} at the end; {run.verdict}",
+            run.verdict.kind == "misgrokking" and last <= 0.6,
         )
 
-    def picture(self, runs: Mapping[str, Run]) -> Figure:
-        return diagonal_picture(runs["run"])
+    @claim("training accuracy stays at 100 %", says="the late-phase bias destroys generalisation, not the fit")
+    def stays_fitted(self, run: af.Run, both: float) -> Finding:
+        least = float(run.curves["train_accuracy"].sel(time=slice(both, None)).min())
+        return Finding(f"at least {least:.2%} after t={both:.3g}", least >= ALL)
 
-    def check(self, runs: Mapping[str, Run], scale: str, progress: bool | None) -> Iterator[Finding]:
-        run, curves, verdict = runs["run"], runs["run"].curves, runs["run"].verdict
-        train, test = curves["train_accuracy"], curves["test_accuracy"]
-        slow = 1 / run.spec["penalty"]["strength"]
-        both = first_time(curves, (train.values >= ALL) & (test.values >= 0.99))
-        yield Finding(
-            self.claims[0],
-            "the net first fits the training set and achieves 100 % test accuracy",
-            f"100 % and at least 99 % from t={both:.3g}; test accuracy {float(test.max()):.2%} at its best",
-            both < 1,
-        )
-        ten = float(test.sel(time=10 * slow, method="nearest"))
-        yield Finding(
-            self.claims[1],
-            "after training for sufficiently longer, the test accuracy drops to nearly 50 %",
-            f"{ten:.1%} at t={10 * slow:g}, {float(test[-1]):.1%} at the end; {verdict}",
-            verdict.kind == "misgrokking" and bool(test[-1] <= 0.6),
-        )
-        yield Finding(
-            self.claims[2],
-            "the late-phase bias destroys generalisation, not the fit",
-            f"at least {float(train.sel(time=slice(both, None)).min()):.2%} after t={both:.3g}",
-            bool((train.sel(time=slice(both, None)) >= ALL).all()),
-        )
-        yield transition_finding(self.claims[3], run)
-        yield norm_finding(self.claims[4], run)
+    @claim("the transition is at a time of order (1/λ)·log α", says=TURN_SAYS)
+    def turns(self, run: af.Run) -> Finding:
+        return turn_finding(run)
+
+    @claim("in the early phase the norm decays as α·exp(−λt)", says=NORM_SAYS)
+    def decays(self, run: af.Run) -> Finding:
+        return norm_finding(run)

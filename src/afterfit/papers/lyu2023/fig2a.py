@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.figure import Figure
 
-from afterfit.experiment import Experiment
-from afterfit.papers.gallery import Entry, Finding
+import afterfit as af
+from afterfit.papers import Entry, Finding, claim, once
+from afterfit.papers.lyu2023 import PAPER
 from afterfit.papers.lyu2023.accuracy import ALL, accuracy_picture, first_time
 from afterfit.papers.lyu2023.modular import LR, modular_flow
-from afterfit.run import Run
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["Fig2a"]
 
 
 class Fig2a(Entry):
-    id = "lyu2023/fig2a"
+    paper, name = PAPER, "fig2a"
     title = "A two-layer ReLU net groks modular addition"
     where = "Fig. 2a, §2"
     about = (
@@ -27,47 +29,50 @@ class Fig2a(Entry):
         "instead, which so small a rate follows closely, in single precision. The authors' code draws W₂ with "
         "variance 1/1024, where He initialisation, which the paper names and this entry uses, has 2/1024."
     )
-    claims = (
-        "training accuracy reaches 100 % within 10⁶ steps",
-        "test accuracy is then close to random guessing",
-        "test accuracy jumps to 100 % an order of magnitude later, at ~10⁷ steps",
-    )
 
-    def experiments(self, scale: str) -> dict[str, Experiment]:
+    def runs(self, scale: str) -> dict[str, af.Experiment]:
         decay, until = (1e-4, 1e5) if scale == "paper" else (1e-3, 4e3)
         return {"run": modular_flow(scale, decay, until)}
 
-    def picture(self, runs: Mapping[str, Run]) -> Figure:
-        run = runs["run"]
-        return accuracy_picture(run, LR, chance=1 / run.spec["task"]["p"])
+    def picture(self, run: af.Run, chance: float) -> Figure:
+        return accuracy_picture(run, LR, chance)
 
-    def check(self, runs: Mapping[str, Run], scale: str, progress: bool | None) -> Iterator[Finding]:
-        run, curves, verdict = runs["run"], runs["run"].curves, runs["run"].verdict
-        test, chance = curves["test_accuracy"], 1 / run.spec["task"]["p"]
-        slow = 1 / run.spec["penalty"]["strength"]
-        million = 1e6 * LR if scale == "paper" else slow
-        fitted = first_time(curves, curves["train_accuracy"].values >= ALL)
-        yield Finding(
-            self.claims[0],
-            "100 % in 10⁶ steps" if scale == "paper" else "100 % before weight decay acts, at t ≈ 1/λ",
-            f"100 % from t={fitted:.3g} ({fitted / LR:.2g} steps)",
-            fitted <= million,
-        )
+    @once
+    def chance(self, run: af.Run) -> float:
+        """The accuracy of random guessing."""
+        return 1 / run.spec["task"]["p"]
+
+    @once
+    def fitted(self, run: af.Run) -> float:
+        """When the training accuracy is first 100 %."""
+        return first_time(run.curves, run.curves["train_accuracy"].values >= ALL)
+
+    @claim(
+        "training accuracy reaches 100 % within 10⁶ steps",
+        says={"paper": "100 % in 10⁶ steps", "quick": "100 % before weight decay acts, at t ≈ 1/λ"},
+    )
+    def fits(self, run: af.Run, fitted: float, scale: str) -> Finding:
+        latest = 1e6 * LR if scale == "paper" else 1 / run.spec["penalty"]["strength"]
+        return Finding(f"100 % from t={fitted:.3g} ({fitted / LR:.2g} steps)", fitted <= latest)
+
+    @claim("test accuracy is then close to random guessing", says="the test accuracy remains close to random guessing")
+    def guesses(self, run: af.Run, fitted: float, chance: float) -> Finding:
+        test = run.curves["test_accuracy"]
         guess = float(test.sel(time=fitted, method="nearest")) if np.isfinite(fitted) else np.nan
-        yield Finding(
-            self.claims[1],
-            "the test accuracy remains close to random guessing",
-            f"{guess:.1%} at t={fitted:.3g}, beside 1/p = {chance:.1%}",
-            guess <= chance + 0.05,
-        )
+        return Finding(f"{guess:.1%} at t={fitted:.3g}, beside 1/p = {chance:.1%}", guess <= chance + 0.05)
+
+    @claim(
+        "test accuracy jumps to 100 % an order of magnitude later, at ~10⁷ steps",
+        says="after one additional order of magnitude in the number of steps, it suddenly jumps to 100 %; App. B.1: a "
+        "sharp transition at ~10⁷ steps",
+    )
+    def jumps(self, run: af.Run, fitted: float, scale: str) -> Finding:
+        verdict, last = run.verdict, float(run.curves["test_accuracy"][-1])
         halfway = verdict.t_half or np.inf
         expected = 1e7 * LR if scale == "paper" else 10 * fitted
-        yield Finding(
-            self.claims[2],
-            "after one additional order of magnitude in the number of steps, it suddenly jumps to 100 %; App. B.1: a "
-            "sharp transition at ~10⁷ steps",
+        return Finding(
             f"half-way at t={halfway:.3g} ({halfway / LR:.2g} steps), {halfway / fitted:.2g} times the time "
-            f"of the fit; 10–90 % within {verdict.width_decades or np.nan:.2f} decades; {float(test[-1]):.2%} at the "
+            f"of the fit; 10–90 % within {verdict.width_decades or np.nan:.2f} decades; {last:.2%} at the "
             f"end; {verdict}",
-            verdict.kind == "grokking" and bool(test[-1] >= 0.99) and 10**-0.5 <= halfway / expected <= 10**0.5,
+            verdict.kind == "grokking" and last >= 0.99 and 10**-0.5 <= halfway / expected <= 10**0.5,
         )

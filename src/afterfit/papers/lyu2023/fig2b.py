@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
-import jax
 import numpy as np
-from matplotlib.figure import Figure
 
-from afterfit import inits
-from afterfit.experiment import Experiment
-from afterfit.papers.gallery import Entry, Finding
-from afterfit.papers.lyu2023.modular import LR, accuracy_fan, modular_flow, transition
-from afterfit.plot import legend_below, mark_phases
-from afterfit.run import Run
-from afterfit.train import prepare
+import afterfit as af
+from afterfit.papers import Entry, Finding, claim, once
+from afterfit.papers.lyu2023 import PAPER
+from afterfit.papers.lyu2023.modular import LR, Transition, accuracy_fan, modular_flow, transition
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["Fig2b"]
 
 
+class _From(NamedTuple):
+    α: int
+
+
 class Fig2b(Entry):
-    id = "lyu2023/fig2b"
+    paper, name = PAPER, "fig2b"
     title = "The larger the start, the later modular addition is grokked"
     where = "Fig. 2b, §2"
     about = (
@@ -30,115 +33,145 @@ class Fig2b(Entry):
         "which takes the same time. So the time is held against log α, in units of 1/λ. The runs are gradient flow in "
         "place of the authors' descent at rate 0.002, as in Fig. 2a."
     )
-    claims = (
-        "the initial output is exactly 0 for every α",
-        "every α groks: fitted while test accuracy is close to random guessing, near 100 % at the end",
-        "the transition moves later as α grows from 1 to 100",
-        "its time is linear in log α, with slope 1/λ",
-    )
 
-    def experiments(self, scale: str) -> dict[str, Experiment]:
+    def runs(self, scale: str) -> dict[str, dict[_From, af.Experiment]]:
         decay, rest, observations = (1e-4, 10, 200) if scale == "paper" else (1e-3, 6, 100)
-        return {
-            f"α={alpha}": modular_flow(
+
+        def flow(α: int) -> af.Experiment:
+            return modular_flow(
                 scale,
                 decay,
-                until=float(rest + 1.5 * np.log(alpha)) / decay,
-                init=inits.ZeroLastLayer(init=inits.He(scale=float(alpha))),
-                first=100 * LR / alpha,  # the larger the start, the sooner it fits
+                until=float(rest + 1.5 * np.log(α)) / decay,
+                init=af.inits.ZeroLastLayer(init=af.inits.He(scale=float(α))),
+                first=100 * LR / α,  # the larger the start, the sooner it fits
                 observations=observations,
             )
-            for alpha in (100, 10, 1)
-        }
 
-    def picture(self, runs: Mapping[str, Run]) -> Figure:
-        figure = Figure(figsize=(12, 5.2), layout="constrained")
+        return {"flows": {_From(α): flow(α) for α in (100, 10, 1)}}
+
+    @once
+    def rising(self, flows: dict[_From, af.Run]) -> dict[float, af.Run]:
+        """The runs by α, in its order."""
+        return {α: flows[_From(α)] for (α,) in sorted(flows)}
+
+    @once
+    def decay(self, rising: dict[float, af.Run]) -> float:
+        """λ of all runs."""
+        return rising[1].spec["penalty"]["strength"]
+
+    @once
+    def threshold(self, rising: dict[float, af.Run]) -> float:
+        """The test accuracy that counts as generalised."""
+        return rising[1].criteria.test.value
+
+    @once
+    def halfway(self, rising: dict[float, af.Run]) -> dict[float, Transition]:
+        """When half of the test examples are right, by α."""
+        return {α: transition(run, 0.5) for α, run in rising.items()}
+
+    @once
+    def general(self, rising: dict[float, af.Run]) -> dict[float, Transition]:
+        """When the test accuracy is at the verdict's threshold, by α."""
+        return {α: transition(run) for α, run in rising.items()}
+
+    def picture(
+        self,
+        rising: dict[float, af.Run],
+        decay: float,
+        halfway: dict[float, Transition],
+        general: dict[float, Transition],
+        threshold: float,
+    ) -> Figure:
+        figure = af.plot.Figure(figsize=(12, 5.2), layout="constrained")
         path, place = figure.subplots(1, 2)
-        rising = _rising(runs)
-        headline, decay = rising[-1], rising[-1].spec["penalty"]["strength"]
-        accuracy_fan(path, rising, [rf"test, $\alpha={_alpha(run):g}$" for run in rising])
-        path.set_title(rf"$\lambda={decay:g}$; times of $\alpha={_alpha(headline):g}$", pad=18)  # above the phases
-        mark_phases(path, headline.verdict)
-        alphas = np.array([_alpha(run) for run in rising])
-        for level, style in ((0.5, "ko-"), (None, "ks--")):
-            times = [transition(run, level).time for run in rising]
-            name = f"{100 * (level or headline.criteria.test.value):g} % of test examples"
-            place.plot(alphas, decay * np.array(times), style, mfc="none", label=name)
-        late = decay * transition(headline, 0.5).time - np.log(alphas[-1])
+        largest = max(rising)
+        accuracy_fan(path, list(rising.values()), [rf"test, $\alpha={α:g}$" for α in rising])
+        path.set_title(rf"$\lambda={decay:g}$; times of $\alpha={largest:g}$", pad=18)  # above the phases
+        af.plot.mark_phases(path, rising[largest].verdict)
+        for found, level, style in ((halfway, 0.5, "ko-"), (general, threshold, "ks--")):
+            label = f"{100 * level:g} % of test examples"
+            place.plot(list(found), decay * _times(found), style, mfc="none", label=label)
+        alphas = np.array(list(rising))
+        late = decay * halfway[largest].time - np.log(largest)
         place.plot(alphas, np.log(alphas) + late, color="0.6", lw=1.0, label=r"$\lambda t=\log\alpha+$const")
         place.set(xscale="log", xlabel=r"scale $\alpha$ of the start", ylabel=r"$\lambda t$ of the transition")
         place.set(ylim=(0, None))
-        legend_below(place)
+        af.plot.legend_below(place)
         return figure
 
-    def check(self, runs: Mapping[str, Run], scale: str, progress: bool | None) -> Iterator[Finding]:
-        rising = _rising(runs)
-        alphas, decay = [_alpha(run) for run in rising], rising[0].spec["penalty"]["strength"]
-        outputs = [_largest_initial_output(run) for run in rising]
-        yield Finding(
-            self.claims[0],
-            "W₂ = 0, so that the initial model output is always 0",
-            "largest |f| at t=0: " + _by_alpha(alphas, outputs),
-            max(outputs) == 0,
-        )
-        chance = 1 / rising[0].spec["task"]["p"]
-        fitted = [run.verdict.t_fit or np.inf for run in rising]
-        guesses = [
-            float(run.curves["test_accuracy"].sel(time=t, method="nearest"))
-            for run, t in zip(rising, fitted, strict=True)
-        ]
-        ends = [float(run.curves["test_accuracy"][-1]) for run in rising]
-        yield Finding(
-            self.claims[1],
-            "grokking with a sharp transition",
+    @claim("the initial output is exactly 0 for every α", says="W₂ = 0, so that the initial model output is always 0")
+    def starts_at_zero(self, rising: dict[float, af.Run]) -> Finding:
+        outputs = {α: _largest_initial_output(run) for α, run in rising.items()}
+        return Finding("largest |f| at t=0: " + _by_α(outputs), max(outputs.values()) == 0)
+
+    @claim(
+        "every α groks: fitted while test accuracy is close to random guessing, near 100 % at the end",
+        says="grokking with a sharp transition",
+    )
+    def groks(self, rising: dict[float, af.Run]) -> Finding:
+        chance = 1 / rising[1].spec["task"]["p"]
+        fitted = {α: run.verdict.t_fit or np.inf for α, run in rising.items()}
+        test = {α: run.curves["test_accuracy"] for α, run in rising.items()}
+        guesses = {α: float(test[α].sel(time=fitted[α], method="nearest")) for α in rising}
+        ends = {α: float(test[α][-1]) for α in rising}
+        return Finding(
             "test accuracy "
             + ", ".join(
-                f"{guess:.1%} when fitted, at t={t:.3g}, and {end:.1%} at the end (α={alpha:g})"
-                for guess, t, end, alpha in zip(guesses, fitted, ends, alphas, strict=True)
+                f"{guesses[α]:.1%} when fitted, at t={fitted[α]:.3g}, and {ends[α]:.1%} at the end (α={α:g})"
+                for α in rising
             )
             + f"; 1/p = {chance:.1%}",
-            all(run.verdict.kind == "grokking" for run in rising)
-            and max(guesses) <= chance + 0.05
-            and min(ends) >= 0.95,
+            all(run.verdict.kind == "grokking" for run in rising.values())
+            and max(guesses.values()) <= chance + 0.05
+            and min(ends.values()) >= 0.95,
         )
-        halfway, general = ([transition(run, level) for run in rising] for level in (0.5, None))
-        yield Finding(
-            self.claims[2],
-            "the sharp transition in test accuracy is delayed when α increases from 1 to 100",
-            f"50 % of test examples at t={_by_alpha(alphas, halfway)}; "
-            f"{rising[0].criteria.test.value:.0%} at t={_by_alpha(alphas, general)}",
+
+    @claim(
+        "the transition moves later as α grows from 1 to 100",
+        says="the sharp transition in test accuracy is delayed when α increases from 1 to 100",
+    )
+    def is_delayed(
+        self, halfway: dict[float, Transition], general: dict[float, Transition], threshold: float
+    ) -> Finding:
+        return Finding(
+            f"50 % of test examples at t={_by_α(halfway)}; {threshold:.0%} at t={_by_α(general)}",
             all(
-                bool(np.all(np.diff([t.time for t in times]) > 0)) and not any(t.censored for t in times)
-                for times in (halfway, general)
+                np.all(np.diff(_times(found)) > 0) and not any(t.censored for t in found.values())
+                for found in (halfway, general)
             ),
         )
-        slopes = decay * np.diff([t.time for t in halfway]) / np.diff(np.log(alphas))
-        overall = decay * np.polyfit(np.log(alphas), [t.time for t in halfway], 1)[0]
-        yield Finding(
-            self.claims[3],
-            "a sharp transition around (1/λ)·log α, as α → ∞ (Thms 3.4 and 3.5)",
+
+    @claim(
+        "its time is linear in log α, with slope 1/λ",
+        says="a sharp transition around (1/λ)·log α, as α → ∞ (Thms 3.4 and 3.5)",
+    )
+    def is_logarithmic(
+        self, halfway: dict[float, Transition], general: dict[float, Transition], threshold: float, decay: float
+    ) -> Finding:
+        logs = np.log(list(halfway))
+        slopes, others = (decay * np.diff(_times(found)) / np.diff(logs) for found in (halfway, general))
+        overall = decay * np.polyfit(logs, _times(halfway), 1)[0]
+        return Finding(
             f"λ·dt/d(log α), at 50 %: {overall:.2f}; between neighbours "
-            + ", ".join(f"{s:.2f}" for s in slopes)
-            + f", at {rising[0].criteria.test.value:.0%} "
-            + ", ".join(f"{s:.2f}" for s in decay * np.diff([t.time for t in general]) / np.diff(np.log(alphas))),
+            + ", ".join(f"{slope:.2f}" for slope in slopes)
+            + f", at {threshold:.0%} "
+            + ", ".join(f"{slope:.2f}" for slope in others),
             bool(np.all(np.abs(slopes - 1) <= 0.3)),
         )
 
 
-def _alpha(run: Run) -> float:
-    return run.spec["init"]["init"]["scale"]
+def _times(found: Mapping[float, Transition]) -> np.ndarray:
+    return np.array([t.time for t in found.values()])
 
 
-def _rising(runs: Mapping[str, Run]) -> list[Run]:
-    return sorted(runs.values(), key=_alpha)
+def _by_α(values: Mapping[float, object]) -> str:
+    return ", ".join(f"{value} (α={α:g})" for α, value in values.items())
 
 
-def _by_alpha(alphas: list[float], values: list) -> str:
-    return ", ".join(f"{value} (α={alpha:g})" for value, alpha in zip(values, alphas, strict=True))
+def _largest_initial_output(run: af.Run) -> float:
+    import jax
 
-
-def _largest_initial_output(run: Run) -> float:
     with jax.enable_x64(True):
-        problem, params = prepare(Experiment.from_dict(run.spec))
-        data = problem.data
-        return max(float(abs(problem.model(params, x)).max()) for x in (data.inputs, data.test_inputs))
+        start = af.theory.instance_of(run)
+        data = start.problem.data
+        return max(float(abs(start.model(start.initial, x)).max()) for x in (data.inputs, data.test_inputs))

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.axes import Axes
 
-from afterfit import dynamics, inits, models, penalties, tasks
-from afterfit.experiment import Experiment
+import afterfit as af
 from afterfit.papers.lyu2023.accuracy import show_steps
-from afterfit.plot import log_time_axes
-from afterfit.run import Run
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = ["LR", "Transition", "accuracy_fan", "modular_flow", "transition"]
 
@@ -23,19 +23,19 @@ def modular_flow(
     scale: str,
     decay: float,
     until: float,
-    init: inits.Init = inits.He(),
+    init: af.inits.Init | None = None,
     first: float = 100 * LR,
     observations: int = 100,
-) -> Experiment:
-    """A two-layer ReLU net on modular addition by gradient flow: p = 97 and 1024 units, or made small."""
+) -> af.Experiment:
+    """A two-layer ReLU net on modular addition by gradient flow (He initialisation): p = 97, 1024 units, or small."""
     # Kinks of the ReLUs set the error of a step here, not the slow motion: docs/benchmarks.md halves the tolerance.
     p, fraction, width, rtol = (97, 0.4, 1024, 5e-2) if scale == "paper" else (23, 0.9, 256, 3e-2)
-    return Experiment(
-        task=tasks.ModularArithmetic(p=p, fraction=fraction, precision="single"),
-        model=models.MLP((width,), biases="hidden"),
-        penalty=penalties.L2(decay),
-        dynamics=dynamics.GradientFlow(until=until, first=first, rtol=rtol, method="stabilised"),
-        init=init,
+    return af.Experiment(
+        task=af.tasks.ModularArithmetic(p=p, fraction=fraction, precision="single"),
+        model=af.models.MLP((width,), biases="hidden"),
+        penalty=af.penalties.L2(decay),
+        dynamics=af.dynamics.GradientFlow(until=until, first=first, rtol=rtol, method="stabilised"),
+        init=init or af.inits.He(),
         observations=observations,
     )
 
@@ -51,13 +51,13 @@ class Transition:
         return f"{'> ' if self.censored else ''}{self.time:.3g}"
 
 
-def transition(run: Run, level: float | None = None) -> Transition:
+def transition(run: af.Run, level: float | None = None) -> Transition:
     """When the test accuracy of a run reached `level`, or the verdict's threshold."""
     t_gen = run.diagnose(generalise=level).t_gen
     return Transition(float(run.curves["time"][-1]) if t_gen is None else t_gen, t_gen is None)
 
 
-def accuracy_fan(ax: Axes, runs: Sequence[Run], labels: Sequence[str]) -> None:
+def accuracy_fan(ax: Axes, runs: Sequence[af.Run], labels: Sequence[str]) -> None:
     """Training (dashed) and test accuracy (solid) of several runs, from light to dark, over time and steps."""
     for run, label, grey in zip(runs, labels, np.linspace(0.75, 0.0, len(runs)), strict=True):
         curves = run.curves.isel(time=slice(1, None))
@@ -66,7 +66,7 @@ def accuracy_fan(ax: Axes, runs: Sequence[Run], labels: Sequence[str]) -> None:
     ax.plot([], [], "k--", lw=1.0, label="training")
     ax.axhline(100 / runs[0].spec["task"]["p"], color="k", ls=":", lw=1, label="guessing")
     ax.set(ylabel="accuracy (%)", ylim=(-5, 104))
-    log_time_axes(ax)
+    af.plot.log_time_axes(ax)
     show_steps(ax, LR, f"steps of gradient descent at rate {LR:g}")
     ax.legend(  # below the axis of steps
         loc="upper center", bbox_to_anchor=(0.5, 0.0), borderaxespad=11, ncols=3, frameon=False, fontsize="small"

@@ -2,118 +2,190 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-import jax
 import numpy as np
-from matplotlib.axes import Axes
 
-from afterfit import dynamics, inits, models, penalties, tasks
-from afterfit.experiment import Experiment
-from afterfit.problem import norm
-from afterfit.run import Run
-from afterfit.theory.instance import instance_of
-from afterfit.theory.stationarity import Stationarity, kkt
+import afterfit as af
+from afterfit.papers import Entry, once
+from afterfit.papers.lyu2023.clock import clock
+from afterfit.papers.measure import log_slope
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = [
-    "by_share",
+    "STYLES",
+    "At",
+    "Regime",
+    "by_c",
     "end_slopes",
+    "falls",
+    "first_to_last",
+    "kernel_regime",
     "margin_flow",
     "margin_flows",
     "mark_shares",
-    "scale_of",
     "scale_ticks",
     "table_flow",
     "weights_of",
+    "zero_filled",
+    "zero_filled_loss",
 ]
 
+STYLES: tuple[dict[str, Any], ...] = tuple(  # one for each c, from light to dark
+    {"color": grey, "marker": marker, "mfc": "none"} for grey, marker in (("0.65", "o"), ("0.4", "s"), ("0.0", "^"))
+)
+_End = TypeVar("_End")
 
-def margin_flow(n: int, d: int, alpha: float, share: float, observations: int, power: int = 1) -> Experiment:
+
+class At(NamedTuple):
+    """Where a flow starts, αθ̄, and when it stops, at share·(1/λ)·log α."""
+
+    α: float
+    share: float
+
+
+class Regime(Entry):
+    """A theorem on `flows`, its runs, for rising α, up to times (1 − c)/λ·log α or (1 + c)/λ·log α."""
+
+    @once
+    def headline(self, flows: dict[At, af.Run]) -> af.Run:
+        """The flow from the largest α to the latest time. All flows have its data."""
+        return flows[max(flows)]
+
+    @once
+    def groups(self, flows: dict[At, af.Run]) -> dict[float, list[af.Run]]:
+        """The runs by c, in the order of α."""
+        groups: dict[float, list[af.Run]] = {}
+        for at in sorted(flows):
+            groups.setdefault(abs(1 - at.share), []).append(flows[at])
+        return groups
+
+    @once
+    def alphas(self, flows: dict[At, af.Run]) -> list[float]:
+        """Every α, rising."""
+        return sorted({at.α for at in flows})
+
+    @once
+    def reached(self, alphas: list[float]) -> str:
+        """From which α to which, in words."""
+        return f"from α={alphas[0]:g} to {alphas[-1]:g}"
+
+
+def margin_flow(n: int, d: int, α: float, share: float, observations: int, power: int = 1) -> af.Experiment:
     """A diagonal net on Gaussian inputs with the exponential loss, from (α, …, α) until share·(1/λ)·log α, λ = α^−p.
 
     Gaussian inputs have one classifier of largest L1 margin; ±1 inputs can have many.
     """
-    decay = alpha**-power
-    return Experiment(
-        task=tasks.SparseClassification(n=n, d=d, sparsity=3, design="gaussian", loss_name="exponential"),
-        model=models.DiagonalNet(),
-        penalty=penalties.L2(decay),
+    decay = α**-power
+    return af.Experiment(
+        task=af.tasks.SparseClassification(n=n, d=d, sparsity=3, design="gaussian", loss_name="exponential"),
+        model=af.models.DiagonalNet(),
+        penalty=af.penalties.L2(decay),
         # An error of rtol in θ is one of α²·rtol in the outputs, and a loss that has vanished does not take a step that
         # went too far back.
-        dynamics=dynamics.GradientFlow(
-            until=float(share / decay * np.log(alpha)), first=1e-3 / decay, rtol=1e-2 / alpha**2, atol=1e-100
+        dynamics=af.dynamics.GradientFlow(
+            until=float(share / decay * np.log(α)), first=1e-3 / decay, rtol=1e-2 / α**2, atol=1e-100
         ),
-        init=inits.Constant(scale=alpha),
+        init=af.inits.Constant(scale=α),
         observations=observations,
     )
 
 
-def margin_flows(scale: str, shares: Sequence[float], power: int = 1) -> dict[str, Experiment]:
+def margin_flows(scale: str, shares: Sequence[float], power: int = 1) -> dict[At, af.Experiment]:
     """Such flows for α over decades, until each share: those of Thms 3.4 and 3.5. The largest α comes first."""
     n, d, decades, observations = (
         (20, 100, np.arange(5, 0.9, -0.5), 120) if scale == "paper" else (10, 30, np.arange(4, 0.9, -1), 40)
     )
-    return {
-        f"α={alpha:.4g} share {share:g}": margin_flow(n, d, float(alpha), share, observations, power)
-        for alpha in 10.0**decades
-        for share in sorted(shares, reverse=True)
-    }
+    ats = [At(float(α), share) for α in 10.0**decades for share in sorted(shares, reverse=True)]
+    return {at: margin_flow(n, d, at.α, at.share, observations, power) for at in ats}
 
 
 def table_flow(
-    d: int, observed: float, alpha: float, share: float, observations: int, decay: float | None = None
-) -> Experiment:
+    d: int, observed: float, α: float, share: float, observations: int, decay: float | None = None
+) -> af.Experiment:
     """UUᵀ − VVᵀ on the multiplication table, from U = V = αI until share·(1/λ)·log α, λ = 1/α unless it is given."""
-    decay = decay or 1 / alpha
-    end = float(share / decay * np.log(alpha))
-    return Experiment(
-        task=tasks.MatrixCompletion(d, d, 1, observed=observed, truth="multiplication_table", reduction="mean"),
-        model=models.SymmetricFactorisation(),
-        penalty=penalties.L2(decay),
-        dynamics=dynamics.GradientFlow(until=end, first=1e-2 / alpha**2, rtol=1e-7, method="implicit"),
-        init=inits.Identity(alpha),
+    decay = decay or 1 / α
+    end = float(share / decay * np.log(α))
+    return af.Experiment(
+        task=af.tasks.MatrixCompletion(d, d, 1, observed=observed, truth="multiplication_table", reduction="mean"),
+        model=af.models.SymmetricFactorisation(),
+        penalty=af.penalties.L2(decay),
+        dynamics=af.dynamics.GradientFlow(until=end, first=1e-2 / α**2, rtol=1e-7, method="implicit"),
+        init=af.inits.Identity(α),
         observations=observations,
     )
 
 
-def by_share(runs: Mapping[str, Run], shares: Iterable[float]) -> dict[float, list[Run]]:
-    """The runs until each share of (1/λ)·log α, in the order of α; their names end in the share."""
-    return {
-        share: sorted((run for name, run in runs.items() if name.endswith(f" {share:g}")), key=scale_of)
-        for share in shares
-    }
-
-
-def end_slopes(run: Run) -> tuple[Stationarity, float]:
-    """How near the end of a run is to a KKT point of R1 or R2, and ‖∇𝓛_λ‖ there."""
-    with jax.enable_x64(True):
-        instance = instance_of(run)
-        assert instance.final is not None
-        return kkt(instance.problem, instance.final), float(norm(instance.problem.gradient(instance.final)))
-
-
-def mark_shares(ax: Axes, run: Run, shares: Sequence[float]) -> None:
-    """Mark the times share·(1/λ)·log α of a run by thin grey lines."""
-    label = rf"$\lambda t/\log\alpha={', '.join(f'{share:g}' for share in shares)}$"
-    for k, share in enumerate(shares):
-        time = share * np.log(scale_of(run)) / run.spec["penalty"]["strength"]
-        ax.axvline(time, color="0.6", lw=0.8, label=label if k == 0 else None)
-
-
-def scale_ticks(ax: Axes, runs: Sequence[Run]) -> None:
-    """Ticks at the scales of some runs, on an axis too short for powers of ten."""
-    alphas = [scale_of(run) for run in runs]
-    ax.set_xticks(alphas, [f"{alpha:g}" for alpha in alphas])
-    ax.set_xticks([], minor=True)
-
-
-def scale_of(run: Run) -> float:
-    """α of a run."""
-    return run.spec["init"]["scale"]
-
-
-def weights_of(run: Run) -> np.ndarray:
+def weights_of(run: af.Run) -> np.ndarray:
     """w = u² − v² of a diagonal net, or W = UUᵀ − VVᵀ, at the end of a run."""
     if "plus" in run.params:
         return (run.params["plus"] + run.params["minus"]) * (run.params["plus"] - run.params["minus"])
     return run.params["U"] @ run.params["U"].T - run.params["V"] @ run.params["V"].T
+
+
+def kernel_regime(run: af.Run) -> tuple[np.ndarray, af.theory.KernelPredictor]:
+    """The weights of the kernel predictor at the start of a run, and that predictor."""
+    import jax
+
+    with jax.enable_x64(True):
+        predictor = af.theory.kernel_predictor(af.theory.instance_of(run))
+        assert isinstance(predictor.model, af.models.LinearModel)
+        return np.asarray(predictor.model.weights(predictor.params)), predictor
+
+
+def end_slopes(run: af.Run) -> tuple[af.theory.Stationarity, float]:
+    """How near the end of a run is to a KKT point of R1 or R2, and ‖∇𝓛_λ‖ there."""
+    import jax
+
+    from afterfit.problem import norm
+
+    with jax.enable_x64(True):
+        instance = af.theory.instance_of(run)
+        return af.theory.kkt(instance.problem, instance.end), float(norm(instance.problem.gradient(instance.end)))
+
+
+def zero_filled(run: af.Run) -> np.ndarray:
+    """The matrix of Cor. 3.11: entries seen, or whose mirror image is, right; the others 0."""
+    mask = run.data.inputs.mask
+    return np.maximum(mask, mask.T) * run.data.truth
+
+
+def zero_filled_loss(run: af.Run) -> float:
+    """The test loss of the matrix of Cor. 3.11."""
+    hidden = run.data.test_inputs.mask
+    return float(np.sum(hidden * (zero_filled(run) - run.data.truth) ** 2) / np.sum(hidden))
+
+
+def by_c(ends: Mapping[float, Iterable[_End]], measure: Callable[[_End], float]) -> dict[float, list[float]]:
+    """One number for each end of a flow, by c and in the order of α."""
+    return {c: [measure(end) for end in group] for c, group in ends.items()}
+
+
+def first_to_last(values: Mapping[float, Sequence[float]], digits: str = ".2g") -> str:
+    """The numbers of each c at the smallest and the largest α, in words."""
+    return ", ".join(f"{v[0]:{digits}} to {v[-1]:{digits}} (c={c:g})" for c, v in values.items())
+
+
+def falls(alphas: Sequence[float], values: Mapping[float, Sequence[float]], digits: str = ".2g") -> str:
+    """The same, with the power of α by which they fell between the last two."""
+    return ", ".join(
+        f"{v[0]:{digits}} to {v[-1]:{digits}}, like α^{log_slope(alphas[-2:], v[-2:]):.2f} at last (c={c:g})"
+        for c, v in values.items()
+    )
+
+
+def mark_shares(ax: Axes, run: af.Run, shares: Sequence[float]) -> None:
+    """Mark the times share·(1/λ)·log α of a run by thin grey lines."""
+    turn = clock(run.spec["init"]["scale"], run.spec["penalty"]["strength"])
+    label = rf"$\lambda t/\log\alpha={', '.join(f'{share:g}' for share in shares)}$"
+    for k, share in enumerate(shares):
+        ax.axvline(share * turn, color="0.6", lw=0.8, label=label if k == 0 else None)
+
+
+def scale_ticks(ax: Axes, alphas: Sequence[float]) -> None:
+    """Ticks at every α, on an axis too short for powers of ten."""
+    ax.set_xticks(alphas, [f"{α:g}" for α in alphas])
+    ax.set_xticks([], minor=True)

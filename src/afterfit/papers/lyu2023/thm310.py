@@ -3,33 +3,38 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.figure import Figure
 
-from afterfit import theory
-from afterfit.experiment import Experiment
-from afterfit.papers.gallery import Entry, Finding
+import afterfit as af
+from afterfit.papers import Finding, claim, once
+from afterfit.papers.lyu2023 import PAPER
 from afterfit.papers.lyu2023.regimes import (
-    by_share,
+    At,
+    Regime,
+    by_c,
     end_slopes,
+    falls,
+    first_to_last,
     mark_shares,
-    scale_of,
     scale_ticks,
     table_flow,
     weights_of,
 )
-from afterfit.papers.measure import log_slope
-from afterfit.plot import TEST, TRAIN, legend_below, log_time_axes, mark_phases
-from afterfit.run import Run
-from afterfit.theory.stationarity import Stationarity
+from afterfit.papers.measure import log_slope, relative_distance
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 __all__ = ["Thm310"]
 
+_SHARES = (1.0, 1.5, 1.9)  # 1 + c; the first is where the regime begins
 
-class Thm310(Entry):
-    id = "lyu2023/thm3.10"
+
+class Thm310(Regime):
+    paper, name = PAPER, "thm3.10"
     title = "After (1/λ)·log α matrix completion minimises the norm, and recovers the matrix as t → ∞"
     where = "Thms 3.10 and 3.12, App. D.2 and F"
     about = (
@@ -40,151 +45,146 @@ class Thm310(Entry):
         "does on its own. The hypothesis N ≳ μ⁴·d·log²d of Thm 3.12 leaves its constant open; with "
         "1 it would ask for more entries than this matrix has, so that more is checked than is proved."
     )
-    claims = (
-        "the KKT residual of R2 goes to 0 with α",
-        "the data are fitted at that time",
-        "‖θ‖ is bounded between (1/λ)·log α and (1 + c)/λ·log α (Lemma D.8)",
-        "‖∇𝓛_λ‖ = O(λ·(log 1/λ)^{−1/2}) at that time",
-        "W tends to the minimum nuclear norm solution",
-        "Thm 3.12: the flow from a perturbed start ends at the global minimum",
-        "Thm 3.12: ‖W − X*‖_F ≲ √λ·‖X*‖_*·μ²·log d",
-    )
 
-    _shares = (1.5, 1.9)  # 1 + c
-
-    def experiments(self, scale: str) -> dict[str, Experiment]:
+    def runs(self, scale: str) -> dict[str, dict[Any, af.Experiment]]:
         if scale == "paper":
-            d, alphas, decays, observations = 16, (1000, 300, 100, 30, 10), (0.1, 0.03, 0.01, 1e-3, 1e-4, 1e-5), 100
+            d, observations = 16, 100
+            alphas, decays = (1000.0, 300.0, 100.0, 30.0, 10.0), (0.1, 0.03, 0.01, 1e-3, 1e-4, 1e-5)
         else:
-            d, alphas, decays, observations = 10, (300, 100, 30), (0.03, 3e-4), 30
-        rising = {
-            f"α={alpha:g} share {share:g}": table_flow(d, 0.5, float(alpha), share, observations)
-            for alpha in alphas
-            for share in (*self._shares[::-1], 1.0)
+            d, alphas, decays, observations = 10, (300.0, 100.0, 30.0), (0.03, 3e-4), 30
+        ats = [At(α, share) for α in alphas for share in _SHARES[::-1]]
+        return {
+            "flows": {at: table_flow(d, 0.5, *at, observations) for at in ats},
+            "perturbed": {
+                λ: table_flow(d, 0.5, 3.0, 60.0, observations, λ).set({"init.perturbation": 0.1}) for λ in decays
+            },
         }
-        perturbed = {
-            f"λ={decay:g}": table_flow(d, 0.5, 3.0, 60.0, observations, decay).set({"init.perturbation": 0.1})
-            for decay in decays
-        }
-        return rising | perturbed
 
-    def picture(self, runs: Mapping[str, Run]) -> Figure:
-        figure = Figure(figsize=(13.5, 4.8), layout="constrained")
+    @once
+    def late(self, groups: dict[float, list[af.Run]]) -> dict[float, list[af.Run]]:
+        """The runs that go on after (1/λ)·log α."""
+        return {c: group for c, group in groups.items() if c > 0}
+
+    @once
+    def ends(self, late: dict[float, list[af.Run]]) -> dict[float, list[_End]]:
+        """Where they ended, by c and in the order of α."""
+        return {c: [_end(run) for run in group] for c, group in late.items()}
+
+    @once
+    def truth(self, headline: af.Run) -> np.ndarray:
+        """X*."""
+        return headline.data.truth
+
+    @once
+    def convex(self, perturbed: dict[float, af.Run]) -> dict[float, np.ndarray]:
+        """argmin (42), by λ."""
+        return {λ: _convex(λ, run) for λ, run in perturbed.items()}
+
+    @once
+    def errors(self, perturbed: dict[float, af.Run], truth: np.ndarray) -> dict[float, float]:
+        """‖W − X*‖_F of the flows at rest, by λ."""
+        return {λ: float(np.linalg.norm(weights_of(run) - truth)) for λ, run in perturbed.items()}
+
+    def picture(
+        self,
+        headline: af.Run,
+        ends: dict[float, list[_End]],
+        alphas: list[float],
+        errors: dict[float, float],
+        convex: dict[float, np.ndarray],
+        truth: np.ndarray,
+    ) -> Figure:
+        figure = af.plot.Figure(figsize=(13.5, 4.8), layout="constrained")
         path, stationary, recovery = figure.subplots(1, 3)
-        headline = next(iter(runs.values()))
-        alpha = scale_of(headline)
-        curves = headline.curves.isel(time=slice(1, None))
-        path.plot(curves["time"], curves["train_error"], **TRAIN, label="training error")
-        path.plot(curves["time"], curves["test_error"], **TEST, label=r"$\|W-X^*\|_F/\|X^*\|_F$")
-        mark_shares(path, headline, (1.0, *self._shares))
-        path.set(yscale="log", ylabel=rf"relative error, $\alpha={alpha:g}$")
-        log_time_axes(path)
-        mark_phases(path, headline.verdict)
-        groups = by_share(runs, self._shares)
-        for (share, group), marker, grey in zip(groups.items(), ("o", "s"), ("0.55", "0.0"), strict=True):
-            alphas, ends, c = [scale_of(run) for run in group], [_end(run) for run in group], f"c = {share - 1:g}"
+        _draw_path(path, headline)
+        for (c, group), marker, grey in zip(ends.items(), ("o", "s"), ("0.55", "0.0"), strict=True):
             style = {"color": grey, "marker": marker, "mfc": "none"}
-            stationary.loglog(alphas, [end.kkt.residual for end in ends], **style, label=f"residual, {c}")
-            stationary.loglog(alphas, [end.kkt.infeasibility for end in ends], **style, ls=":", label=f"misfit, {c}")
+            residuals, misfits = [end.kkt.residual for end in group], [end.kkt.infeasibility for end in group]
+            stationary.loglog(alphas, residuals, **style, label=f"residual, c = {c:g}")
+            stationary.loglog(alphas, misfits, **style, ls=":", label=f"misfit, c = {c:g}")
         stationary.set(xlabel=r"scale $\alpha$ of the start", ylabel="KKT residual and misfit of R2")
-        scale_ticks(stationary, groups[self._shares[0]])
+        scale_ticks(stationary, alphas)
         stationary.set(title=r"at $t=(1+c)/\lambda\cdot\log\alpha$")
-        settled = _perturbed(runs)
-        decays = np.array([run.spec["penalty"]["strength"] for run in settled])
-        truth = Experiment.from_dict(headline.spec).draw().truth
-        recovery.loglog(
-            decays, [np.linalg.norm(weights_of(run) - truth) for run in settled], "ko", mfc="none", label="flow"
-        )
-        convex = [np.linalg.norm(_convex(run) - truth) for run in settled]
-        recovery.loglog(decays, convex, color="0.6", lw=1.0, zorder=0, label="convex program (42)")
-        recovery.loglog(
-            decays, np.sqrt(decays) * _factor(truth), **TEST, label=r"$\sqrt{\lambda}\,\|X^*\|_*\,\mu^2\log d$"
-        )
+        decays = np.array(list(errors))
+        recovery.loglog(decays, list(errors.values()), "ko", mfc="none", label="flow")
+        solved = [np.linalg.norm(W - truth) for W in convex.values()]
+        recovery.loglog(decays, solved, color="0.6", lw=1.0, zorder=0, label="convex program (42)")
+        bound = r"$\sqrt{\lambda}\,\|X^*\|_*\,\mu^2\log d$"
+        recovery.loglog(decays, np.sqrt(decays) * _factor(truth), **af.plot.TEST, label=bound)
         recovery.set(xlabel=r"weight decay $\lambda$", ylabel=r"$\|W-X^*\|_F$", title=r"perturbed start, $t\to\infty$")
-        legend_below(*figure.axes)
+        af.plot.legend_below(*figure.axes)
         return figure
 
-    def check(self, runs: Mapping[str, Run], scale: str, progress: bool | None) -> Iterator[Finding]:
-        groups = {share: [_end(run) for run in group] for share, group in by_share(runs, self._shares).items()}
-        data = Experiment.from_dict(next(iter(runs.values())).spec).draw()
-        alphas = [end.alpha for end in groups[self._shares[0]]]
-        reached = f"from α={alphas[0]:g} to {alphas[-1]:g}"
-        for claim, says, of in (
-            (self.claims[0], "every limit point is a KKT point, for every c > 0, as α → ∞", "residual"),
-            (self.claims[1], "a KKT point is feasible; 𝓛 = O(λ²) at (1/λ)·log α", "infeasibility"),
-        ):
-            gaps = {share: [getattr(end.kkt, of) for end in ends] for share, ends in groups.items()}
-            yield Finding(
-                claim,
-                says,
-                f"{'residual' if of == 'residual' else '‖f − y‖/‖y‖'} {reached}: "
-                + ", ".join(
-                    f"{g[0]:.2g} to {g[-1]:.2g}, like α^{log_slope(alphas[-2:], g[-2:]):.2f} at last (c={share - 1:g})"
-                    for share, g in gaps.items()
-                ),
-                all(np.all(np.diff(g) < 0) and log_slope(alphas[-2:], g[-2:]) < -0.1 for g in gaps.values()),
-            )
-        norms = {
-            share: [float(run.curves["norm_l2"][-1]) for run in group]
-            for share, group in by_share(runs, (1.0, *self._shares)).items()
-        }
-        yield Finding(
-            self.claims[2],
-            "max over t of ‖θ‖ = O(1)",
-            f"for α = {', '.join(f'{alpha:g}' for alpha in alphas)}: "
-            + "; ".join(
-                ", ".join(f"{size:.3g}" for size in sizes) + f" (c={share - 1:g})" for share, sizes in norms.items()
-            )
-            + f"; ‖θ̄‖ = √(2d) = {np.sqrt(2 * len(data.truth)):.3g}",
+    @claim(
+        "the KKT residual of R2 goes to 0 with α",
+        says="every limit point is a KKT point, for every c > 0, as α → ∞",
+    )
+    def tends_to_kkt(self, ends: dict[float, list[_End]], alphas: list[float], reached: str) -> Finding:
+        return _vanishing(f"residual {reached}", by_c(ends, lambda end: end.kkt.residual), alphas)
+
+    @claim("the data are fitted at that time", says="a KKT point is feasible; 𝓛 = O(λ²) at (1/λ)·log α")
+    def fits(self, ends: dict[float, list[_End]], alphas: list[float], reached: str) -> Finding:
+        return _vanishing(f"‖f − y‖/‖y‖ {reached}", by_c(ends, lambda end: end.kkt.infeasibility), alphas)
+
+    @claim("‖θ‖ is bounded between (1/λ)·log α and (1 + c)/λ·log α (Lemma D.8)", says="max over t of ‖θ‖ = O(1)")
+    def norm_is_bounded(self, groups: dict[float, list[af.Run]], alphas: list[float], truth: np.ndarray) -> Finding:
+        norms = by_c(groups, lambda run: float(run.curves["norm_l2"][-1]))
+        return Finding(
+            f"for α = {', '.join(f'{α:g}' for α in alphas)}: "
+            + "; ".join(", ".join(f"{size:.3g}" for size in sizes) + f" (c={c:g})" for c, sizes in norms.items())
+            + f"; ‖θ̄‖ = √(2d) = {np.sqrt(2 * len(truth)):.3g}",
             all(sizes[-1] <= 1.05 * sizes[-2] for sizes in norms.values())
-            and max(norms[1.0]) == max(map(max, norms.values())),
+            and max(norms[0]) == max(map(max, norms.values())),
         )
-        orders = {
-            share: [end.gradient / (end.decay * np.log(1 / end.decay) ** -0.5) for end in ends]
-            for share, ends in groups.items()
-        }
-        yield Finding(
-            self.claims[3],
-            "at some t up to (1 + c)/λ·log α (App. D.2)",
-            f"‖∇𝓛_λ‖ at the last t over λ·(log 1/λ)^−½, {reached}: "
-            + ", ".join(f"{o[0]:.2g} to {o[-1]:.2g} (c={share - 1:g})" for share, o in orders.items()),
+
+    @claim("‖∇𝓛_λ‖ = O(λ·(log 1/λ)^{−1/2}) at that time", says="at some t up to (1 + c)/λ·log α (App. D.2)")
+    def gradient_is_small(self, ends: dict[float, list[_End]], reached: str) -> Finding:
+        orders = by_c(ends, lambda end: end.gradient / (end.decay * np.log(1 / end.decay) ** -0.5))
+        return Finding(
+            f"‖∇𝓛_λ‖ at the last t over λ·(log 1/λ)^−½, {reached}: {first_to_last(orders)}",
             all(o[-1] <= o[0] for o in orders.values()),
         )
-        measured = theory.single_entries(data.inputs.mask)
-        least = theory.min_nuclear(measured, np.tensordot(measured, data.truth, 2), symmetric=True)
-        off = {
-            share: [float(np.linalg.norm(weights_of(run) - least) / np.linalg.norm(least)) for run in group]
-            for share, group in by_share(runs, self._shares).items()
-        }
-        yield Finding(
-            self.claims[4],
-            "if the KKT point is global (Ding et al. 2022); not proved",
-            f"‖W − argmin ‖·‖_*‖ relative, {reached}: "
-            + ", ".join(f"{o[0]:.2g} to {o[-1]:.2g} (c={share - 1:g})" for share, o in off.items())
-            + f"; that solution is {np.linalg.norm(least - data.truth) / np.linalg.norm(data.truth):.1g} from X*",
+
+    @claim(
+        "W tends to the minimum nuclear norm solution",
+        says="if the KKT point is global (Ding et al. 2022); not proved",
+    )
+    def tends_to_least(
+        self, late: dict[float, list[af.Run]], headline: af.Run, truth: np.ndarray, reached: str
+    ) -> Finding:
+        X = af.theory.single_entries(headline.data.inputs.mask)
+        least = af.theory.min_nuclear(X, np.tensordot(X, truth, 2), symmetric=True)
+        off = by_c(late, lambda run: relative_distance(weights_of(run), least))
+        return Finding(
+            f"‖W − argmin ‖·‖_*‖ relative, {reached}: {first_to_last(off)}; that solution is "
+            f"{relative_distance(least, truth):.1g} from X*",
             all(np.all(np.diff(o[-3:]) < 0) and o[-1] <= 0.5 * o[-3] for o in off.values()),
         )
-        settled = _perturbed(runs)
-        decays = [run.spec["penalty"]["strength"] for run in settled]
-        size = np.linalg.norm(data.truth)
-        apart = [float(np.linalg.norm(weights_of(run) - _convex(run)) / size) for run in settled]
-        yield Finding(
-            self.claims[5],
-            "a global minimiser of 𝓛_λ, for any σ > 0, almost surely; its W minimises (42)",
-            "σ=0.1, ‖W − argmin (42)‖/‖X*‖: "
-            + ", ".join(f"{gap:.1g} (λ={decay:g})" for gap, decay in zip(apart, decays, strict=True)),
-            max(apart) <= 1e-3,
+
+    @claim(
+        "Thm 3.12: the flow from a perturbed start ends at the global minimum",
+        says="a global minimiser of 𝓛_λ, for any σ > 0, almost surely; its W minimises (42)",
+    )
+    def ends_at_the_minimum(
+        self, perturbed: dict[float, af.Run], convex: dict[float, np.ndarray], truth: np.ndarray
+    ) -> Finding:
+        size = np.linalg.norm(truth)
+        apart = {λ: float(np.linalg.norm(weights_of(run) - convex[λ]) / size) for λ, run in perturbed.items()}
+        return Finding(
+            "σ=0.1, ‖W − argmin (42)‖/‖X*‖: " + ", ".join(f"{gap:.1g} (λ={λ:g})" for λ, gap in apart.items()),
+            max(apart.values()) <= 1e-3,
         )
-        errors = [float(np.linalg.norm(weights_of(run) - data.truth)) for run in settled]
-        shares = [error / (np.sqrt(decay) * _factor(data.truth)) for error, decay in zip(errors, decays, strict=True)]
-        yield Finding(
-            self.claims[6],
-            "with probability 1 − d^{−3}, up to a constant",
-            f"over √λ·‖X*‖_*·μ²·log d, μ={_incoherence(data.truth):.3g}: "
-            + ", ".join(f"{share:.2g} (λ={decay:g})" for share, decay in zip(shares, decays, strict=True))
-            + f"; ‖W − X*‖_F itself like λ^{log_slope(decays[-2:], errors[-2:]):.2f}, better than the bound: the "
-            "recovery is exact at λ = 0",
-            max(shares) <= 1 and bool(np.all(np.diff(shares) < 0)),
+
+    @claim("Thm 3.12: ‖W − X*‖_F ≲ √λ·‖X*‖_*·μ²·log d", says="with probability 1 − d^{−3}, up to a constant")
+    def recovers(self, errors: dict[float, float], truth: np.ndarray) -> Finding:
+        shares = {λ: error / (np.sqrt(λ) * _factor(truth)) for λ, error in errors.items()}
+        last = list(errors)[-2:]
+        return Finding(
+            f"over √λ·‖X*‖_*·μ²·log d, μ={_incoherence(truth):.3g}: "
+            + ", ".join(f"{share:.2g} (λ={λ:g})" for λ, share in shares.items())
+            + f"; ‖W − X*‖_F itself like λ^{log_slope(last, [errors[λ] for λ in last]):.2f}, better than the bound: "
+            "the recovery is exact at λ = 0",
+            max(shares.values()) <= 1 and bool(np.all(np.diff(list(shares.values())) < 0)),
         )
 
 
@@ -192,19 +192,21 @@ class Thm310(Entry):
 class _End:
     """The end of a run, and how near it is to a KKT point."""
 
-    alpha: float
     decay: float
-    kkt: Stationarity
+    kkt: af.theory.Stationarity
     gradient: float  # ‖∇𝓛_λ‖
 
 
-def _end(run: Run) -> _End:
-    return _End(scale_of(run), run.spec["penalty"]["strength"], *end_slopes(run))
+def _end(run: af.Run) -> _End:
+    return _End(run.spec["penalty"]["strength"], *end_slopes(run))
 
 
-def _perturbed(runs: Mapping[str, Run]) -> list[Run]:
-    """The runs of Thm 3.12, in the order of falling λ."""
-    return [run for name, run in runs.items() if name.startswith("λ")]
+def _vanishing(what: str, gaps: dict[float, list[float]], alphas: list[float]) -> Finding:
+    """Whether something falls with α for every c, at last like a power of it."""
+    return Finding(
+        f"{what}: {falls(alphas, gaps)}",
+        all(np.all(np.diff(g) < 0) and log_slope(alphas[-2:], g[-2:]) < -0.1 for g in gaps.values()),
+    )
 
 
 def _incoherence(truth: np.ndarray) -> float:
@@ -217,9 +219,18 @@ def _factor(truth: np.ndarray) -> float:
     return float(np.linalg.norm(truth, "nuc") * _incoherence(truth) ** 2 * np.log(len(truth)))
 
 
-def _convex(run: Run) -> np.ndarray:
+def _convex(λ: float, run: af.Run) -> np.ndarray:
     """argmin (42), which times n/2 is ½Σ(⟨Pᵢ, W⟩ − yᵢ)² + (λn/4)‖W‖_*."""
-    data = Experiment.from_dict(run.spec).draw()
-    X = theory.single_entries(data.inputs.mask)
-    strength = run.spec["penalty"]["strength"] * data.n / 4
-    return theory.nuclear_penalised(X, np.tensordot(X, data.truth, 2), strength, symmetric=True)
+    X = af.theory.single_entries(run.data.inputs.mask)
+    return af.theory.nuclear_penalised(X, np.tensordot(X, run.data.truth, 2), λ * run.data.n / 4, symmetric=True)
+
+
+def _draw_path(ax: Axes, run: af.Run) -> None:
+    """Both errors over time."""
+    curves = run.curves.isel(time=slice(1, None))
+    ax.plot(curves["time"], curves["train_error"], **af.plot.TRAIN, label="training error")
+    ax.plot(curves["time"], curves["test_error"], **af.plot.TEST, label=r"$\|W-X^*\|_F/\|X^*\|_F$")
+    mark_shares(ax, run, _SHARES)
+    ax.set(yscale="log", ylabel=rf"relative error, $\alpha={run.spec['init']['scale']:g}$")
+    af.plot.log_time_axes(ax)
+    af.plot.mark_phases(ax, run.verdict)

@@ -1,4 +1,4 @@
-"""What is read off a run of sparse recovery: when it fits, when it recovers, and how closely."""
+"""Sparse recovery by subgradient descent: the setting of all entries, and what is read off a run of it."""
 
 from __future__ import annotations
 
@@ -7,15 +7,27 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from afterfit import theory
-from afterfit.experiment import Experiment
+import afterfit as af
 from afterfit.papers.measure import first_step
-from afterfit.run import Run
-from afterfit.tasks import Data
 
-__all__ = ["GOAL", "Recovery", "gap", "grouped", "least_l1_recovers"]
+__all__ = ["GOAL", "Recovery", "descent", "gap", "grouped", "least_l1_recovers"]
 
 GOAL = 1e-4  # the relative error that counts as memorisation (t₁) and as generalisation (t₂)
+
+
+def descent(
+    task: af.tasks.Task, alpha: float, beta: float, steps: float, seed: int, observations: int = 200
+) -> af.Experiment:
+    """Subgradient descent on ½‖Xa − y‖² + β‖a‖₁ with step α, from almost zero."""
+    return af.Experiment(
+        task=task,
+        model=af.models.Linear(),
+        penalty=af.penalties.L1(float(beta)),
+        dynamics=af.dynamics.GradientDescent(lr=float(alpha), steps=round(steps)),
+        init=af.inits.ScaledGaussian(1e-6),
+        seed=seed,
+        observations=observations,
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,7 +39,7 @@ class Recovery:
     at t₂. `gap` is ‖â − a*‖_∞, â the least-squares solution.
     """
 
-    run: Run = dataclasses.field(repr=False)
+    run: af.Run = dataclasses.field(repr=False)
     alpha: float
     beta: float
     sparsity: int
@@ -48,9 +60,9 @@ class Recovery:
         return self.alpha * self.beta
 
     @classmethod
-    def of(cls, run: Run) -> Recovery:
-        """Read a run of `tasks.SparseRecovery` by `dynamics.GradientDescent`."""
-        data, spec, curves = Experiment.from_dict(run.spec).draw(), run.spec, run.curves
+    def of(cls, run: af.Run) -> Recovery:
+        """Read a run of `descent`."""
+        data, spec, curves = run.data, run.spec, run.curves
         steps, train, test = (curves[name].values for name in ("step", "train_error", "test_error"))
         distance = np.abs(curves["weights"].values - data.truth).sum(axis=1)
         t2 = first_step(steps, test, GOAL)
@@ -73,14 +85,14 @@ class Recovery:
         )
 
 
-def gap(data: Data) -> float:
+def gap(data: af.tasks.Data) -> float:
     """‖â − a*‖_∞, â the least-squares solution of least norm."""
-    return float(np.max(np.abs(theory.min_l2(data.inputs, data.targets) - data.truth)))
+    return float(np.max(np.abs(af.theory.min_l2(data.inputs, data.targets) - data.truth)))
 
 
-def least_l1_recovers(data: Data) -> bool:
+def least_l1_recovers(data: af.tasks.Data) -> bool:
     """Whether a* is the interpolator of least ℓ₁ norm."""
-    found = theory.min_l1(data.inputs, data.targets)
+    found = af.theory.min_l1(data.inputs, data.targets)
     return bool(np.linalg.norm(found - data.truth) <= 1e-6 * np.linalg.norm(data.truth))
 
 

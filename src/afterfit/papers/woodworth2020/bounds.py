@@ -6,9 +6,8 @@ import dataclasses
 
 import numpy as np
 
-from afterfit.experiment import Experiment
+import afterfit as af
 from afterfit.papers.paths import initial
-from afterfit.run import Run
 
 __all__ = ["Start", "start_of"]
 
@@ -64,9 +63,9 @@ class Start:
         return dataclasses.replace(self, least=self.least / 2, largest=self.largest / 2)
 
 
-def start_of(run: Run) -> Start:
+def start_of(run: af.Run) -> Start:
     """The start of a run, with μ = α²k as in (90)."""
-    data, alpha, k = Experiment.from_dict(run.spec).draw(), run.spec["init"]["scale"], run.spec["model"]["rank"]
+    data, alpha, k = run.data, run.spec["init"]["scale"], run.spec["model"]["rank"]
     seen = np.ravel(data.inputs.mask) > 0
     d, W = len(data.truth), initial(run).reshape(-1, k)
     X = np.eye(d * d)[seen]  # one row an observed entry

@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.colors import LogNorm
-from matplotlib.figure import Figure
 
-from afterfit import dynamics, inits, models, tasks, theory
-from afterfit.experiment import Experiment
-from afterfit.papers.gallery import Entry, Finding
+import afterfit as af
+from afterfit.papers import Entry, Finding, claim, once
 from afterfit.papers.measure import log_slope, relative_distance
-from afterfit.papers.paths import initial
-from afterfit.plot import TEST, TRAIN, legend_below, log_time_axes, mark_phases
-from afterfit.run import Run
+from afterfit.papers.woodworth2020 import PAPER
+from afterfit.papers.woodworth2020.cells import Cell, Grid
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 __all__ = ["Fig5"]
 
 _RICH, _KERNEL = 1e-2, 10.0  # α²k at most and at least, for ≪ 1 and ≫ 1
 
 
+class _At(NamedTuple):
+    α: float
+    k: int
+    seed: int
+
+
 class Fig5(Entry):
-    id = "woodworth2020/fig5"
+    paper, name = PAPER, "fig5"
     title = "Matrix completion goes from rich to kernel at α²k ≈ 1"
     where = "Fig. 5, App. A, §6"
     about = (
@@ -39,258 +43,231 @@ class Fig5(Entry):
         "off-diagonal entries are 1/√k of its diagonal, and what has to be fitted is of size σ. So little of the "
         "kernel regime is seen with k below 100."
     )
-    claims = (
-        "every run converges to zero training error",
-        "for α²k ≪ 1 the excess nuclear norm is approximately zero",
-        "for α²k ≪ 1 the completion tends to Y* as α falls",
-        "the excess nuclear norm has its transition at α²k of order 1, whatever k",
-        "the movement of unobserved entries has its transition at α²k of order 1, for large k",
-        "the transition sharpens as k increases",
-        "for α²k ≫ 1 the unobserved entries do not change",
-        "for α²k ≫ 1 they change by a share of order 1/√k of the start's size σ",
-        "for α²k ≫ 1 with σ ≪ 1, which needs a large k, they do not change",
-    )
 
-    def experiments(self, scale: str) -> dict[str, Experiment]:
+    def runs(self, scale: str) -> dict[str, dict[_At, af.Experiment]]:
         widths, seeds = ((10, 30, 100, 300, 1000), (0, 1, 2)) if scale == "paper" else ((30, 1000), (2,))
+        alphas = [float(10**exponent) for exponent in np.arange(-2.5, 0.51, 0.25)]
         # The headline is rich: the smallest α of the narrowest.
+        places = [_At(alpha, k, seed) for k in widths for seed in seeds for alpha in alphas]
         return {
-            f"α={10**exponent:.3g} k={k} seed {seed}": Experiment(
-                task=tasks.MatrixCompletion(10, 10, 1, observed=60),
-                model=models.MatrixFactorisation(k),
-                dynamics=dynamics.GradientFlow(until="settled", rtol=1e-4, method="implicit"),
-                init=inits.Gaussian(float(10**exponent)),
-                seed=seed,
-                observations=60,
-            )
-            for k in widths
-            for seed in seeds
-            for exponent in np.arange(-2.5, 0.51, 0.25)
+            "completions": {
+                at: af.Experiment(
+                    task=af.tasks.MatrixCompletion(10, 10, 1, observed=60),
+                    model=af.models.MatrixFactorisation(at.k),
+                    dynamics=af.dynamics.GradientFlow(until="settled", rtol=1e-4, method="implicit"),
+                    init=af.inits.Gaussian(at.α),
+                    seed=at.seed,
+                    observations=60,
+                )
+                for at in places
+            }
         }
 
-    def picture(self, runs: Mapping[str, Run]) -> Figure:
-        grid = _Grid.of(runs)
-        figure = Figure(figsize=(12, 9.4), layout="constrained")
+    def picture(self, completions: Mapping[_At, af.Run], grid: Grid) -> Figure:
+        figure = af.plot.Figure(figsize=(12, 9.4), layout="constrained")
         (left, right), (path, share) = figure.subplots(2, 2)
         norm = r"$\Vert M\Vert_*-\Vert Y^*\Vert_*$"
         _heat_map(figure, left, grid, grid.mean("excess"), (1e-2, 1e2), f"excess nuclear norm {norm}")
         _heat_map(figure, right, grid, grid.mean("movement"), (3e-2, 1e0), "RMS movement of unobserved entries")
-        headline = next(iter(runs.values()))
-        curves = headline.curves.isel(time=slice(1, None))
-        path.plot(curves["time"], curves["train_error"], **TRAIN, label="observed entries")
-        path.plot(curves["time"], curves["test_error"], **TEST, label="all entries")
-        path.set(yscale="log", ylabel=r"relative error of $UV^\top$")
-        log_time_axes(path)
-        path.set_title(rf"$\alpha={grid.alphas[0]:.2g}$, $k={grid.widths[0]}$", pad=18)  # above the phases
-        mark_phases(path, headline.verdict)
-        for k, grey in zip(grid.widths, np.linspace(0.75, 0.0, len(grid.widths)), strict=True):
-            style: dict[str, Any] = {"color": str(grey), "marker": "o", "ms": 3, "label": f"k = {k}"}
-            share.plot(grid.products(k), grid.mean("share")[:, grid.widths.index(k)], **style)
-        share.axvline(1, color="k", ls=":", lw=1)
-        share.set(xscale="log", ylim=(0, 1.5), xlabel=r"$\alpha^2k=\sigma\sqrt{k}$")
-        share.set(ylabel=r"movement / RMS of $Y^*$, unobserved entries")
+        headline = _At(grid.alphas[0], grid.widths[0], grid.seeds[0])
+        _show_path(path, completions[headline])
+        path.set_title(rf"$\alpha={headline.α:.2g}$, $k={headline.k}$", pad=18)  # above the phases
+        _show_shares(share, grid)
         left.legend(*left.get_legend_handles_labels(), loc="lower left", fontsize="small", framealpha=0.9)
-        legend_below(path, share, ncols=3)
+        af.plot.legend_below(path, share, ncols=3)
         return figure
 
-    def check(self, runs: Mapping[str, Run], scale: str, progress: bool | None) -> Iterator[Finding]:
-        grid = _Grid.of(runs)
-        cells = grid.cells
-        residual = max(float(run.curves["train_loss"][-1] / run.curves["train_loss"][0]) for run in runs.values())
-        yield Finding(
-            self.claims[0],
-            "the solution reached by gradient descent",
-            f"{sum(run.message.startswith('settled') for run in runs.values())} of {len(runs)} runs came to rest; "
-            f"largest share of the loss left: {residual:.1g}",
-            residual <= 1e-6 and all(run.message.startswith("settled") for run in runs.values()),
+    @once
+    def grid(self, completions: Mapping[_At, af.Run]) -> Grid:
+        return Grid.of(completions.values())
+
+    @once
+    def kernel(self, grid: Grid) -> list[Cell]:
+        """The cells with α²k ≫ 1."""
+        return [cell for cell in grid.cells if cell.product >= _KERNEL]
+
+    @claim("every run converges to zero training error", says="the solution reached by gradient descent")
+    def converges(self, completions: Mapping[_At, af.Run]) -> Finding:
+        losses = [run.curves["train_loss"] for run in completions.values()]
+        residual = max(float(loss[-1] / loss[0]) for loss in losses)
+        settled = sum(run.message.startswith("settled") for run in completions.values())
+        return Finding(
+            f"{settled} of {len(losses)} runs came to rest; largest share of the loss left: {residual:.1g}",
+            residual <= 1e-6 and settled == len(losses),
         )
-        rich = [cell for cell in cells if cell.product <= _RICH]
-        yield Finding(
-            self.claims[1],
-            "approximately zero, corresponding to the rich limit",
-            f"at most {max(cell.excess / cell.nuclear for cell in rich):.1%} of ‖Y*‖_* in the {len(rich)} cells with "
+
+    @claim(
+        "for α²k ≪ 1 the excess nuclear norm is approximately zero",
+        says="approximately zero, corresponding to the rich limit",
+    )
+    def rich_has_least_norm(self, grid: Grid) -> Finding:
+        rich = [cell for cell in grid.cells if cell.product <= _RICH]
+        largest = max(cell.excess / cell.nuclear for cell in rich)
+        return Finding(
+            f"at most {largest:.1%} of ‖Y*‖_* in the {len(rich)} cells with "
             f"α²k ≤ {_RICH:g}; {max(cell.excess / cell.filled for cell in rich):.1%} of the excess of zeros",
-            all(cell.excess <= 0.05 * cell.nuclear for cell in rich),
+            largest <= 0.05,
         )
-        errors = [grid.mean("error")[:, j] for j in range(len(grid.widths))]
-        low = [error[np.array(grid.products(k)) <= 1] for error, k in zip(errors, grid.widths, strict=True)]
-        draws = {run.spec["seed"]: run for run in runs.values()}
-        off = [_recovered(run) for run in draws.values()]
-        yield Finding(
-            self.claims[2],
-            "the nuclear norm is nearly minimised and M converges to Y*",
+
+    @claim(
+        "for α²k ≪ 1 the completion tends to Y* as α falls",
+        says="the nuclear norm is nearly minimised and M converges to Y*",
+    )
+    def rich_recovers(self, completions: Mapping[_At, af.Run], grid: Grid) -> Finding:
+        errors = dict(zip(grid.widths, grid.mean("error").T, strict=True))
+        draws = {at.seed: run for at, run in completions.items()}
+        return Finding(
             "‖M − Y*‖/‖Y*‖ at the smallest α "
-            + _by_width(grid.widths, [f"{error[0]:.2g}" for error in errors])
-            + f", falling with α below α²k = 1; of the completion of least nuclear norm {max(off):.2g} or less",
-            all(np.all(np.diff(error) > 0) for error in low) and min(error[0] for error in errors) <= 0.05,
+            + _by_width({k: f"{error[0]:.2g}" for k, error in errors.items()})
+            + ", falling with α below α²k = 1; of the completion of least nuclear norm "
+            f"{max(map(_least_norm_error, draws.values())):.2g} or less",
+            all(np.all(np.diff(error[grid.products(k) <= 1]) > 0) for k, error in errors.items())
+            and min(error[0] for error in errors.values()) <= 0.05,
         )
-        for claim, name in ((self.claims[3], "excess"), (self.claims[4], "movement")):
-            found = {k: _typical([_crossing(grid, k, seed, name) for seed in grid.seeds]) for k in grid.widths}
-            seen = [product for product in found.values() if np.isfinite(product)]
-            half = "half that of zeros" if name == "excess" else "half the RMS of Y*"
-            yield Finding(
-                claim,
-                "a phase transition around α²k = σ√k ≍ 1",
-                f"{half} at α²k = "
-                + _by_width(grid.widths, [f"{p:.2g}" if np.isfinite(p) else "never" for p in found.values()])
-                + f": within a factor {max(seen) / min(seen):.2g}",
-                len(seen) >= 2 and min(seen) >= 0.1 and max(seen) <= 10 and max(seen) <= 3 * min(seen),
-            )
-        steepness = [float(np.mean([_steepest(grid, k, seed) for seed in grid.seeds])) for k in grid.widths]
-        yield Finding(
-            self.claims[5],
-            "appears to sharpen somewhat as k increases",
+
+    @claim(
+        "the excess nuclear norm has its transition at α²k of order 1, whatever k",
+        says="a phase transition around α²k = σ√k ≍ 1",
+    )
+    def excess_turns(self, grid: Grid) -> Finding:
+        """Where the excess is half that of zeros. It grows by powers of α, and may begin below 0: so, by its log."""
+        halves = {
+            k: [
+                _crossing(np.log(np.maximum(2 * excess / filled, 1e-9)), grid.products(k))
+                for excess, filled in zip(grid.along(k, "excess"), grid.along(k, "filled"), strict=True)
+            ]
+            for k in grid.widths
+        }
+        return _turns_at_1("half that of zeros", halves)
+
+    @claim(
+        "the movement of unobserved entries has its transition at α²k of order 1, for large k",
+        says="a phase transition around α²k = σ√k ≍ 1",
+    )
+    def movement_turns(self, grid: Grid) -> Finding:
+        """Where it is half the RMS of Y*."""
+        halves = {
+            k: [_crossing(0.5 - share, grid.products(k)) for share in grid.along(k, "share")] for k in grid.widths
+        }
+        return _turns_at_1("half the RMS of Y*", halves)
+
+    @claim("the transition sharpens as k increases", says="appears to sharpen somewhat as k increases")
+    def sharpens(self, grid: Grid) -> Finding:
+        steepness = {
+            k: float(np.mean([_steepest(share, grid.products(k)) for share in grid.along(k, "share")]))
+            for k in grid.widths
+        }
+        values = list(steepness.values())
+        return Finding(
             "steepest fall of movement/RMS of Y*, a decade of α²k: "
-            + _by_width(grid.widths, [f"{s:.2f}" for s in steepness]),
-            bool(np.all(np.diff(steepness) > -0.02) and steepness[-1] > 1.1 * steepness[0]),
+            + _by_width({k: f"{steep:.2f}" for k, steep in steepness.items()}),
+            bool(np.all(np.diff(values) > -0.02) and values[-1] > 1.1 * values[0]),
         )
-        kernel = [cell for cell in cells if cell.product >= _KERNEL]
+
+    @claim(
+        "for α²k ≫ 1 the unobserved entries do not change",
+        says="for σ√k ≫ 1, the unobserved entries do not change",
+        fails="Only while σ is small: what has to be fitted, Y* − UVᵀ(0), is of size σ, and moves other entries by its "
+        "1/√k, α².",
+    )
+    def kernel_stays(self, kernel: list[Cell]) -> Finding:
         worst = max(kernel, key=lambda cell: cell.share)
-        yield Finding(
-            self.claims[6],
-            "for σ√k ≫ 1, the unobserved entries do not change",
+        return Finding(
             f"movement/RMS of Y* with α²k ≥ {_KERNEL:g}: {min(c.share for c in kernel):.2g} to {worst.share:.2g}, "
             f"the latter with σ = {worst.sigma:.2g}: what has to be fitted, Y* − M(0), is then of size σ itself",
             worst.share <= 0.1,
         )
-        largest = {k: [c for c in kernel if c.k == k and c.alpha == grid.alphas[-1]] for k in grid.widths}
-        relative = [float(np.mean([c.movement / c.sigma for c in largest[k]])) for k in grid.widths]
-        slope = log_slope(grid.widths, relative)
-        yield Finding(
-            self.claims[7],
-            "not in the paper; UUᵀ and VVᵀ are α²k(I + O(1/√k)), and (Cor. 10) no more than that moves other entries",
+
+    @claim(
+        "for α²k ≫ 1 they change by a share of order 1/√k of the start's size σ",
+        says="not in the paper; UUᵀ and VVᵀ are α²k(I + O(1/√k)), and (Cor. 10) no more than that moves other entries",
+    )
+    def kernel_moves_by_a_share(self, kernel: list[Cell], grid: Grid) -> Finding:
+        largest = [cell for cell in kernel if cell.alpha == grid.alphas[-1]]
+        moved = {k: float(np.mean([c.movement / c.sigma for c in largest if c.k == k])) for k in grid.widths}
+        slope = log_slope(list(moved), list(moved.values()))
+        return Finding(
             f"movement/σ at α={grid.alphas[-1]:.2g}: "
-            + _by_width(grid.widths, [f"{r:.2g}" for r in relative])
+            + _by_width({k: f"{share:.2g}" for k, share in moved.items()})
             + f", like k^{slope:.2f}",
             abs(slope + 0.5) <= 0.15,
         )
-        smallest = [float(np.min(grid.mean("share")[:, j])) for j in range(len(grid.widths))]
-        yield Finding(
-            self.claims[8],
-            "ω(1/√k) = σ = o(1) leads to the kernel regime (§6)",
-            "least movement/RMS of Y* over α: " + _by_width(grid.widths, [f"{s:.2g}" for s in smallest]),
-            bool(np.all(np.diff(smallest) < 0) and smallest[-1] <= 0.1),
+
+    @claim(
+        "for α²k ≫ 1 with σ ≪ 1, which needs a large k, they do not change",
+        says="ω(1/√k) = σ = o(1) leads to the kernel regime (§6)",
+    )
+    def kernel_stays_from_small_starts(self, grid: Grid) -> Finding:
+        smallest = dict(zip(grid.widths, grid.mean("share").min(axis=0), strict=True))
+        values = list(smallest.values())
+        return Finding(
+            "least movement/RMS of Y* over α: " + _by_width({k: f"{share:.2g}" for k, share in smallest.items()}),
+            bool(np.all(np.diff(values) < 0) and values[-1] <= 0.1),
         )
 
 
-@dataclasses.dataclass(frozen=True)
-class _Cell:
-    """What one run ended with."""
-
-    alpha: float
-    k: int
-    seed: int
-    excess: float  # ‖M‖_* − ‖Y*‖_*
-    nuclear: float  # ‖Y*‖_*
-    filled: float  # the excess of Y* with zeros where it is not observed
-    movement: float  # root mean square of M − M(0), unobserved entries
-    size: float  # root mean square of Y*, unobserved entries
-    error: float  # ‖M − Y*‖/‖Y*‖
-
-    @property
-    def product(self) -> float:
-        """α²k = σ√k."""
-        return self.alpha**2 * self.k
-
-    @property
-    def sigma(self) -> float:
-        return self.alpha**2 * np.sqrt(self.k)
-
-    @property
-    def share(self) -> float:
-        return self.movement / self.size
-
-
-def _cell(run: Run) -> _Cell:
-    data = Experiment.from_dict(run.spec).draw()
-    k, hidden = run.spec["model"]["rank"], data.test_inputs.mask > 0
-    U, V = initial(run).reshape(2, -1, k)
-    M, Y = run.params["U"] @ run.params["V"].T, data.truth
-    nuclear = float(np.linalg.norm(Y, "nuc"))
-    return _Cell(
-        alpha=run.spec["init"]["scale"],
-        k=k,
-        seed=run.spec["seed"],
-        excess=float(np.linalg.norm(M, "nuc")) - nuclear,
-        nuclear=nuclear,
-        filled=float(np.linalg.norm(np.where(hidden, 0, Y), "nuc")) - nuclear,
-        movement=float(np.sqrt(np.mean((M - U @ V.T)[hidden] ** 2))),
-        size=float(np.sqrt(np.mean(Y[hidden] ** 2))),
-        error=relative_distance(M, Y),
+def _turns_at_1(half: str, crossings: Mapping[int, Sequence[float]]) -> Finding:
+    """Whether the α²k of half-way, by k and seed, is of order 1 whatever k: where it is seen, and it is at two k."""
+    typical = {k: float(np.exp(np.mean(np.log(products)))) for k, products in crossings.items()}  # ∞ if one is
+    seen = [product for product in typical.values() if np.isfinite(product)]
+    return Finding(
+        f"{half} at α²k = "
+        + _by_width({k: f"{product:.2g}" if np.isfinite(product) else "never" for k, product in typical.items()})
+        + f": within a factor {max(seen) / min(seen):.2g}",
+        len(seen) >= 2 and min(seen) >= 0.1 and max(seen) <= 10 and max(seen) <= 3 * min(seen),
     )
 
 
-@dataclasses.dataclass(frozen=True)
-class _Grid:
-    """All cells, in the order of α, k and seed."""
-
-    cells: list[_Cell]
-    alphas: list[float]
-    widths: list[int]
-    seeds: list[int]
-
-    @classmethod
-    def of(cls, runs: Mapping[str, Run]) -> _Grid:
-        cells = sorted((_cell(run) for run in runs.values()), key=lambda cell: (cell.alpha, cell.k, cell.seed))
-        alphas, widths, seeds = (sorted({getattr(c, name) for c in cells}) for name in ("alpha", "k", "seed"))
-        return cls(cells, alphas, widths, seeds)
-
-    def values(self, name: str) -> np.ndarray:
-        """One quantity over (α, k, seed)."""
-        shape = (len(self.alphas), len(self.widths), len(self.seeds))
-        return np.array([getattr(cell, name) for cell in self.cells]).reshape(shape)
-
-    def mean(self, name: str) -> np.ndarray:
-        """One quantity over (α, k), its mean over seeds."""
-        return self.values(name).mean(axis=-1)
-
-    def products(self, k: int) -> list[float]:
-        """α²k along α."""
-        return [alpha**2 * k for alpha in self.alphas]
-
-    def along(self, k: int, seed: int, name: str) -> np.ndarray:
-        """One quantity along α."""
-        return self.values(name)[:, self.widths.index(k), self.seeds.index(seed)]
-
-
-def _crossing(grid: _Grid, k: int, seed: int, name: str) -> float:
-    """The first α²k at which the excess is half that of zeros, or the movement half the RMS of Y*; inf if never."""
-    if name == "excess":  # it grows by powers of α, and may begin below 0
-        way = np.log(np.maximum(2 * grid.along(k, seed, "excess") / grid.along(k, seed, "filled"), 1e-9))
-    else:
-        way = 0.5 - grid.along(k, seed, "share")
+def _crossing(way: np.ndarray, products: np.ndarray) -> float:
+    """The first α²k at which something that rises is 0; ∞ if it never is, or from the first."""
     beyond = np.flatnonzero(way >= 0)
     if not beyond.size or beyond[0] == 0:
         return np.inf
     here = slice(beyond[0] - 1, beyond[0] + 1)
-    return float(np.exp(np.interp(0, way[here], np.log(grid.products(k))[here])))
+    return float(np.exp(np.interp(0, way[here], np.log(products)[here])))
 
 
-def _typical(products: Sequence[float]) -> float:
-    """The geometric mean over seeds, infinite if one is."""
-    return float(np.exp(np.mean(np.log(products))))
-
-
-def _steepest(grid: _Grid, k: int, seed: int) -> float:
+def _steepest(share: np.ndarray, products: np.ndarray) -> float:
     """The steepest fall of the movement's share between neighbouring α, a decade of α²k."""
-    return float(np.max(-np.diff(grid.along(k, seed, "share")) / np.diff(np.log10(grid.products(k)))))
+    return float(np.max(-np.diff(share) / np.diff(np.log10(products))))
 
 
-def _recovered(run: Run) -> float:
+def _least_norm_error(run: af.Run) -> float:
     """‖M − Y*‖/‖Y*‖ of the completion M of least nuclear norm."""
-    data = Experiment.from_dict(run.spec).draw()
-    seen = data.inputs.mask
-    return relative_distance(theory.min_nuclear(theory.single_entries(seen), data.truth[seen > 0]), data.truth)
+    seen, truth = run.data.inputs.mask, run.data.truth
+    return relative_distance(af.theory.min_nuclear(af.theory.single_entries(seen), truth[seen > 0]), truth)
 
 
-def _by_width(widths: Sequence[int], values: Sequence[str]) -> str:
-    return ", ".join(f"{value} (k={k})" for value, k in zip(values, widths, strict=True))
+def _by_width(values: Mapping[int, str]) -> str:
+    return ", ".join(f"{value} (k={k})" for k, value in values.items())
+
+
+def _show_path(ax: Axes, run: af.Run) -> None:
+    curves = run.curves.isel(time=slice(1, None))
+    ax.plot(curves["time"], curves["train_error"], **af.plot.TRAIN, label="observed entries")
+    ax.plot(curves["time"], curves["test_error"], **af.plot.TEST, label="all entries")
+    ax.set(yscale="log", ylabel=r"relative error of $UV^\top$")
+    af.plot.log_time_axes(ax)
+    af.plot.mark_phases(ax, run.verdict)
+
+
+def _show_shares(ax: Axes, grid: Grid) -> None:
+    """The movement of unobserved entries over α²k, a line a width."""
+    greys = np.linspace(0.75, 0.0, len(grid.widths))
+    for k, shares, grey in zip(grid.widths, grid.mean("share").T, greys, strict=True):
+        style: dict[str, Any] = {"color": str(grey), "marker": "o", "ms": 3, "label": f"k = {k}"}
+        ax.plot(grid.products(k), shares, **style)
+    ax.axvline(1, color="k", ls=":", lw=1)
+    ax.set(xscale="log", ylim=(0, 1.5), xlabel=r"$\alpha^2k=\sigma\sqrt{k}$")
+    ax.set(ylabel=r"movement / RMS of $Y^*$, unobserved entries")
 
 
 def _heat_map(
-    figure: Figure, ax: Axes, grid: _Grid, values: np.ndarray, limits: tuple[float, float], quantity: str
+    figure: Figure, ax: Axes, grid: Grid, values: np.ndarray, limits: tuple[float, float], quantity: str
 ) -> None:
     """One quantity over k and α, with α²k = 1 and σ = 1 drawn over it."""
+    from matplotlib.colors import LogNorm
+
     # Below the limits too: an excess may be below 0, of a Y* that is not of least nuclear norm.
     shown = np.clip(values, limits[0] / 10, None)
     mesh = ax.pcolormesh(_edges(grid.widths), _edges(grid.alphas), shown, norm=LogNorm(*limits), cmap="cividis")

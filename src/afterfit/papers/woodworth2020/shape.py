@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.figure import Figure
 
-from afterfit import dynamics, inits, models, tasks, theory
-from afterfit.experiment import Experiment
-from afterfit.papers.gallery import Entry, Finding
+import afterfit as af
+from afterfit.papers import Entry, Finding, claim, once
 from afterfit.papers.measure import examples, log_slope, relative_distance
-from afterfit.plot import log_time_axes, mark_phases
-from afterfit.run import Run
+from afterfit.papers.woodworth2020 import PAPER
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 __all__ = ["Shape"]
 
+_SMALL, _LARGE = 1e-6, 10.0  # the first is that of the headline
+_BETA, _W0 = np.array([0.5, -2.0, 1.0]), np.array([0.5, 1.0, 2.0])  # to try (6) and (7) on
+_ByScale = Mapping[float, "af.Run"]
+
 
 class Shape(Entry):
-    id = "woodworth2020/shape"
+    paper, name = PAPER, "shape"
     title = "The shape of the start decides the kernel limit and not the rich one"
     where = "§4, (6)–(7)"
     about = (
@@ -28,169 +34,170 @@ class Shape(Entry):
         "1/log(1/α²) of the whole. For large |z| the paper prints q(z) = |z|log|z| + O(1/|z|); it is "
         "|z|log|z| − |z| + 2 + O(1/|z|), and (7) follows all the same."
     )
-    claims = (
-        "kernel limit: the flow ends at the least L2 norm weighted by 1/w₀²",
-        "kernel limit: it is another point for each w₀",
-        "rich limit: the ends from all w₀ come together at the least L1 norm",
-        "(6): Q_{α,w₀}(β) = Σ βᵢ²/(4α²w₀ᵢ²) + O(α⁻⁶)",
-        "(7): Q_{α,w₀}(β)/log(1/α²) = ‖β‖₁ + O(1/log(1/α²))",
-        "for large |z|, q(z) = |z|log|z| + O(1/|z|)",
+    notes = (
+        "The asymptote of q is printed without its terms −|z| + 2. They are small beside |z|·log|z|, so that (7), "
+        "which is concluded from it, holds."
     )
 
-    _alphas = (1e-6, 1e-2, 10.0)  # the first is the headline
-
-    def experiments(self, scale: str) -> dict[str, Experiment]:
+    def runs(self, scale: str) -> dict[str, dict[float, af.Experiment]]:
         n, d, sparsity = (20, 40, 4) if scale == "paper" else (5, 12, 1)
-        alphas = np.geomspace(self._alphas[0], self._alphas[-1], 9) if scale == "paper" else self._alphas
-        rising = np.geomspace(0.4, 2.5, d)
+        alphas = np.geomspace(_SMALL, _LARGE, 9) if scale == "paper" else (_SMALL, 1e-2, _LARGE)
+        task = af.tasks.SparseRegression(n=n, d=d, sparsity=sparsity, noise_variance=0.01)
+        rising = tuple(float(w) for w in np.geomspace(0.4, 2.5, d))
         shapes = {"uniform": None, "rising": rising, "falling": rising[::-1]}
-        return {
-            f"{name} α={alpha:.3g}": Experiment(
-                task=tasks.SparseRegression(n=n, d=d, sparsity=sparsity, noise_variance=0.01),
-                model=models.DiagonalNet(depth=2),
-                # Large α makes the flow fast (its rates grow like α²); small α leaves coordinates near 0 slow.
-                dynamics=dynamics.GradientFlow(
-                    until=1e5 / max(1.0, alpha) ** 2, rtol=1e-8, atol=1e-12, first=1e-3 / max(1.0, alpha) ** 2
-                ),
-                init=inits.Constant(scale=float(alpha), shape=None if w0 is None else tuple(map(float, w0))),
-                observations=60,
-            )
-            for alpha in alphas
-            for name, w0 in shapes.items()
-        }
+        return {name: {float(alpha): _flow(task, float(alpha), w0) for alpha in alphas} for name, w0 in shapes.items()}
 
-    def picture(self, runs: Mapping[str, Run]) -> Figure:
-        figure = Figure(figsize=(13.5, 5.0), layout="constrained")
+    def picture(self, by_shape: Mapping[str, _ByScale], least: np.ndarray) -> Figure:
+        figure = af.plot.Figure(figsize=(13.5, 5.0), layout="constrained")
         left, middle, right = figure.subplots(1, 3)
-        styles = {
-            "uniform": {"color": "k", "ls": "-", "marker": "o"},
-            "rising": {"color": "#D55E00", "ls": "--", "marker": "^"},
-            "falling": {"color": "#0072B2", "ls": "-.", "marker": "v"},
-        }
-        X, y = examples(next(iter(runs.values())))
-        least = theory.min_l1(X, y)
-        for name, style in styles.items():
-            group = [run for key, run in runs.items() if key.startswith(name)]
-            line, mark = {k: style[k] for k in ("color", "ls")}, {"color": style["color"], "marker": style["marker"]}
-            shape, weighted = _shape(group[0]), _weighted_l2(group[0])
-            for ax, end, smallest in ((left, least, 1e-60), (middle, weighted, 1e-8)):
-                alphas = np.geomspace(smallest, 1e2, 40)
-                ends = [theory.Q(alpha, shape).minimise(X, y) for alpha in alphas]
-                ax.plot(alphas, [relative_distance(beta, end) for beta in ends], **line, lw=1.4, label=rf"$w_0$ {name}")
-                ax.plot(
-                    [_alpha(run) for run in group],
-                    [relative_distance(_end(run), end) for run in group],
-                    ls="",
-                    mfc="none",
-                    **mark,
-                )
-            curves = group[0].curves.isel(time=slice(1, None))
-            right.plot(
-                curves["time"], [relative_distance(beta, least) for beta in curves["weights"].values], **line, lw=1.4
-            )
+        styles = {"uniform": ("k", "-", "o"), "rising": ("#D55E00", "--", "^"), "falling": ("#0072B2", "-.", "v")}
+        for name, (colour, dashes, marker) in styles.items():
+            group, line = by_shape[name], {"color": colour, "ls": dashes, "lw": 1.4}
+            for ax, limit, smallest in ((left, least, 1e-60), (middle, _weighted_l2(group[_SMALL]), 1e-8)):
+                _show_ends(ax, group, limit, smallest, {**line, "label": rf"$w_0$ {name}"}, marker)
+            curves = group[_SMALL].curves.isel(time=slice(1, None))
+            right.plot(curves["time"], [relative_distance(beta, least) for beta in curves["weights"].values], **line)
         left.set(ylabel=r"relative distance of $\beta$ from the least $\ell_1$ norm")
         middle.set(ylabel=r"relative distance of $\beta$ from the weighted least $\ell_2$ norm")
-        for ax in (left, middle):
-            ax.set(xscale="log", yscale="log", ylim=(1e-8, 5), xlabel=r"scale $\alpha$ of the start")
-            ax.set_title("lines: argmin Q, marks: gradient flow", fontsize="medium")
         left.set_xticks([1e-60, 1e-40, 1e-20, 1.0])
         right.set(yscale="log", ylabel=r"relative distance of $\beta(t)$ from the least $\ell_1$ norm")
-        log_time_axes(right)
-        headline = next(iter(runs.values()))
-        mark_phases(right, headline.verdict)
-        right.set_title(
-            rf"$\alpha=10^{{{np.log10(_alpha(headline)):.0f}}}$, phases of the uniform start", pad=18, fontsize="medium"
-        )
+        af.plot.log_time_axes(right)
+        af.plot.mark_phases(right, by_shape["uniform"][_SMALL].verdict)
+        scale = rf"$\alpha=10^{{{np.log10(_SMALL):.0f}}}$"
+        right.set_title(f"{scale}, phases of the uniform start", pad=18, fontsize="medium")
         figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
         return figure
 
-    def check(self, runs: Mapping[str, Run], scale: str, progress: bool | None) -> Iterator[Finding]:
-        small, large = (
-            {key.split()[0]: run for key, run in runs.items() if _alpha(run) == alpha}
-            for alpha in (self._alphas[0], self._alphas[-1])
-        )
-        X, y = examples(small["uniform"])
+    @once
+    def by_shape(self, uniform: _ByScale, rising: _ByScale, falling: _ByScale) -> dict[str, _ByScale]:
+        return {"uniform": uniform, "rising": rising, "falling": falling}
+
+    @once
+    def least(self, uniform: _ByScale) -> np.ndarray:
+        """The least L1 norm on the data of all runs."""
+        return af.theory.min_l1(*examples(uniform[_SMALL]))
+
+    @claim(
+        "kernel limit: the flow ends at the least L2 norm weighted by 1/w₀²",
+        says="a quadratic norm weighted by diag(1/w₀²)",
+    )
+    def kernel_limit(self, by_shape: Mapping[str, _ByScale]) -> Finding:
+        large = {name: group[_LARGE] for name, group in by_shape.items()}
         gaps = {name: relative_distance(_end(run), _weighted_l2(run)) for name, run in large.items()}
-        yield Finding(
-            self.claims[0],
-            "a quadratic norm weighted by diag(1/w₀²)",
-            f"relative distance at α={self._alphas[-1]:g}: " + ", ".join(f"{gap:.1g} ({k})" for k, gap in gaps.items()),
+        return Finding(
+            f"relative distance at α={_LARGE:g}: " + ", ".join(f"{gap:.1g} ({name})" for name, gap in gaps.items()),
             max(gaps.values()) <= 1e-3,
         )
-        plain = theory.min_l2(X, y)
-        wrong = {name: relative_distance(_end(run), plain) for name, run in large.items() if name != "uniform"}
-        wrong["between the two"] = relative_distance(_end(large["rising"]), _end(large["falling"]))
-        yield Finding(
-            self.claims[1],
-            "w₀ affects the implicit bias in the kernel regime",
-            f"at α={self._alphas[-1]:g}, relative distance from the plain least L2 norm: "
-            + ", ".join(f"{gap:.2g} ({name})" for name, gap in wrong.items()),
-            min(wrong.values()) >= 0.1,
-        )
-        least = theory.min_l1(X, y)
-        by_alpha = {
-            alpha: max(relative_distance(_end(run), least) for run in runs.values() if _alpha(run) == alpha)
-            for alpha in sorted({_alpha(run) for run in runs.values()})
+
+    @claim(
+        "kernel limit: it is another point for each w₀",
+        says="w₀ affects the implicit bias in the kernel regime",
+    )
+    def kernel_limits_differ(self, rising: _ByScale, falling: _ByScale) -> Finding:
+        plain, up, down = af.theory.min_l2(*examples(rising[_LARGE])), _end(rising[_LARGE]), _end(falling[_LARGE])
+        gaps = {
+            "rising": relative_distance(up, plain),
+            "falling": relative_distance(down, plain),
+            "between the two": relative_distance(up, down),
         }
+        return Finding(
+            f"at α={_LARGE:g}, relative distance from the plain least L2 norm: "
+            + ", ".join(f"{gap:.2g} ({name})" for name, gap in gaps.items()),
+            min(gaps.values()) >= 0.1,
+        )
+
+    @claim(
+        "rich limit: the ends from all w₀ come together at the least L1 norm",
+        says="regardless of the shape of the initialisation",
+    )
+    def rich_limit(self, by_shape: Mapping[str, _ByScale], least: np.ndarray) -> Finding:
+        groups = by_shape.values()
+        gaps = {a: max(relative_distance(_end(group[a]), least) for group in groups) for a in by_shape["uniform"]}
         farther = {
-            alpha: max(relative_distance(theory.Q(alpha, _shape(run)).minimise(X, y), least) for run in small.values())
+            alpha: max(relative_distance(_minimiser(group[_SMALL], alpha), least) for group in groups)
             for alpha in (1e-10, 1e-100, 1e-300)
         }
-        yield Finding(
-            self.claims[2],
-            "regardless of the shape of the initialisation",
+        return Finding(
             "largest relative distance of the three ends from the least L1 norm: "
-            + ", ".join(f"{gap:.2g} (α={alpha:.3g})" for alpha, gap in by_alpha.items())
+            + ", ".join(f"{gap:.2g} (α={alpha:.3g})" for alpha, gap in gaps.items())
             + "; of argmin Q: "
             + ", ".join(f"{gap:.1g} (α={alpha:g})" for alpha, gap in farther.items()),
-            bool(np.all(np.diff(list(by_alpha.values())) > 0) and farther[1e-300] <= 1e-6),
+            bool(np.all(np.diff(list(gaps.values())) > 0) and farther[1e-300] <= 1e-6),
         )
-        beta, w0 = np.array([0.5, -2.0, 1.0]), np.array([0.5, 1.0, 2.0])
+
+    @claim("(6): Q_{α,w₀}(β) = Σ βᵢ²/(4α²w₀ᵢ²) + O(α⁻⁶)", says="a rest of order α⁻⁶")
+    def for_large_scales(self) -> Finding:
         alphas = np.array([3.0, 6.0, 12.0])
-        rest = [theory.Q(a, w0).value(beta) - np.sum(beta**2 / (4 * a**2 * w0**2)) for a in alphas]
+        rest = [af.theory.Q(a, _W0).value(_BETA) - np.sum(_BETA**2 / (4 * a**2 * _W0**2)) for a in alphas]
         slope = log_slope(alphas, np.abs(rest))
-        yield Finding(
-            self.claims[3],
-            "a rest of order α⁻⁶",
-            f"the rest falls like α^{slope:.3f} from α={alphas[0]:g} to {alphas[-1]:g}",
-            abs(slope + 6) <= 0.1,
+        return Finding(
+            f"the rest falls like α^{slope:.3f} from α={alphas[0]:g} to {alphas[-1]:g}", abs(slope + 6) <= 0.1
         )
-        l1 = np.abs(beta).sum()
-        tiny = (1e-10, 1e-100, 1e-300)
-        scaled = [(theory.Q(a, w0).value(beta) / (-2 * np.log(a)) - l1) * -2 * np.log(a) for a in tiny]
-        yield Finding(
-            self.claims[4],
-            "a rest of order 1/log(1/α²)",
-            "the rest times log(1/α²) is " + ", ".join(f"{r:.4f} (α={a:g})" for r, a in zip(scaled, tiny, strict=True)),
-            max(scaled) - min(scaled) <= 1e-3 * abs(scaled[0]),
+
+    @claim("(7): Q_{α,w₀}(β)/log(1/α²) = ‖β‖₁ + O(1/log(1/α²))", says="a rest of order 1/log(1/α²)")
+    def for_small_scales(self) -> Finding:
+        rests = {}
+        for alpha in (1e-10, 1e-100, 1e-300):
+            log = -2 * np.log(alpha)
+            rests[alpha] = (af.theory.Q(alpha, _W0).value(_BETA) / log - np.abs(_BETA).sum()) * log
+        return Finding(
+            "the rest times log(1/α²) is " + ", ".join(f"{rest:.4f} (α={alpha:g})" for alpha, rest in rests.items()),
+            max(rests.values()) - min(rests.values()) <= 1e-3 * abs(rests[1e-10]),
         )
-        far = np.array([1e2, 1e4, 1e6])
-        printed = [z * abs(theory.Q(1.0).value([z]) - z * np.log(z)) for z in far]
+
+    @claim(
+        "for large |z|, q(z) = |z|log|z| + O(1/|z|)",
+        says="|q(z) − |z|log|z||·|z| stays bounded",
+        fails="The printed asymptote lacks −|z| + 2. What is concluded from it holds.",
+    )
+    def for_large_arguments(self) -> Finding:
+        printed = {z: z * abs(af.theory.Q(1.0).value([z]) - z * np.log(z)) for z in (1e2, 1e4, 1e6)}
         right = [z * abs(2 - np.sqrt(4 + z**2) + z * np.arcsinh(z / 2) - (z * np.log(z) - z + 2)) for z in (1e2, 1e3)]
-        yield Finding(
-            self.claims[5],
-            "|q(z) − |z|log|z||·|z| stays bounded",
+        return Finding(
             "it is "
-            + ", ".join(f"{gap:.2g} (z={z:g})" for gap, z in zip(printed, far, strict=True))
+            + ", ".join(f"{gap:.2g} (z={z:g})" for z, gap in printed.items())
             + f"; with |z|log|z| − |z| + 2 in place of |z|log|z| {right[0]:.3f} (z=100) and {right[1]:.3f} (z=1000)",
-            max(printed) <= 10 * min(printed),
+            max(printed.values()) <= 10 * min(printed.values()),
         )
 
 
-def _alpha(run: Run) -> float:
-    return run.spec["init"]["scale"]
+def _flow(task: af.tasks.Task, alpha: float, shape: tuple[float, ...] | None) -> af.Experiment:
+    fast = max(1.0, alpha) ** 2  # large α makes the flow fast; small α leaves coordinates near 0 slow
+    return af.Experiment(
+        task=task,
+        model=af.models.DiagonalNet(depth=2),
+        dynamics=af.dynamics.GradientFlow(until=1e5 / fast, rtol=1e-8, atol=1e-12, first=1e-3 / fast),
+        init=af.inits.Constant(scale=alpha, shape=shape),
+        observations=60,
+    )
 
 
-def _shape(run: Run) -> np.ndarray:
-    """w₀."""
+def _w0(run: af.Run) -> np.ndarray:
     shape = run.spec["init"]["shape"]
     return np.ones(run.spec["task"]["d"]) if shape is None else np.asarray(shape)
 
 
-def _end(run: Run) -> np.ndarray:
+def _end(run: af.Run) -> np.ndarray:
     return run.curves["weights"][-1].values
 
 
-def _weighted_l2(run: Run) -> np.ndarray:
+def _minimiser(run: af.Run, alpha: float) -> np.ndarray:
+    """argmin Q_{α,w₀} for the data and the shape of a run, at any α."""
+    return af.theory.Q(alpha, _w0(run)).minimise(*examples(run))
+
+
+def _weighted_l2(run: af.Run) -> np.ndarray:
     """argmin Σ βᵢ²/w₀ᵢ² subject to Xβ = y."""
-    return theory.min_l2(*examples(run), _shape(run) ** -2.0)
+    return af.theory.min_l2(*examples(run), _w0(run) ** -2.0)
+
+
+def _show_ends(
+    ax: Axes, group: _ByScale, limit: np.ndarray, smallest: float, line: dict[str, Any], marker: str
+) -> None:
+    """How far argmin Q (a line) and the flows' ends (marks) are from a limit, over α."""
+    alphas = np.geomspace(smallest, 1e2, 40)
+    ax.plot(alphas, [relative_distance(_minimiser(group[_SMALL], alpha), limit) for alpha in alphas], **line)
+    gaps = [relative_distance(_end(run), limit) for run in group.values()]
+    ax.plot(list(group), gaps, ls="", mfc="none", color=line["color"], marker=marker)
+    ax.set(xscale="log", yscale="log", ylim=(1e-8, 5), xlabel=r"scale $\alpha$ of the start")
+    ax.set_title("lines: argmin Q, marks: gradient flow", fontsize="medium")

@@ -1,0 +1,150 @@
+"""Write the pages made of the gallery: docs/gallery.md from the entries, docs/ledger.md from what was measured.
+
+Run by `make pages`. `afterfit verify --ledger docs/ledger.jsonl` measures; rows of claims that are no more are dropped.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from afterfit.papers import SCALES, Entry, Paper, entries
+from afterfit.papers._ledger import Kept, Ledger
+
+DOCS = Path(__file__).parent
+LEDGER = DOCS / "ledger.jsonl"
+
+
+def pages() -> dict[Path, str]:
+    """Every generated file with its text."""
+    ours = [entry for entry in entries().values() if type(entry).__module__.startswith("afterfit.")]
+    ledger = Ledger(LEDGER)
+    return {
+        DOCS / "gallery.md": _gallery(ours),
+        DOCS / "ledger.md": _ledger(ours, ledger),
+        LEDGER: ledger.tidy((entry.id, claim.words) for entry in ours for claim in entry.claims),
+    }
+
+
+def _gallery(ours: list[Entry]) -> str:
+    parts = [
+        "# Gallery",
+        "",
+        _made("the entries in `src/afterfit/papers/`"),
+        _fill(
+            "An entry is a figure or theorem of a paper: its experiments at two scales, its picture, and its claims. "
+            "`paper` is the paper's own setting; `quick` is the same experiment made small enough for a test suite. "
+            "`afterfit verify` runs an entry and holds every claim against what it measured; the numbers are in the "
+            f"[ledger](ledger.md). There are {len(ours)} entries with {sum(len(entry.claims) for entry in ours)} "
+            "claims. A claim that does not hold is reported with its number, and says why here. An entry of your own "
+            "is a class in a file: [a paper of your own](your-paper.md)."
+        ),
+        "",
+    ]
+    for paper, group in _by_paper(ours):
+        parts += [f"**{paper.title}**", "", "| id | what is seen |", "|---|---|"]
+        parts += [f"| [{entry.id}](#{_anchor(entry.id)}) | {_cell(entry.title)} |" for entry in group]
+        parts += [""]
+    for entry in ours:
+        parts += [*_entry(entry), ""]
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def _entry(entry: Entry) -> Iterator[str]:
+    yield from (f"## {entry.id}", "", f"**{entry.title}** ({entry.where}).", "", _fill(entry.about), "", "Claims:", "")
+    for claim in entry.claims:
+        reasons = {scale: claim.fails_at(scale) for scale in SCALES}
+        where = [scale for scale, why in reasons.items() if why]
+        yield _fill(f"- {claim.words}", "  ")
+        if where:
+            at = "" if len(where) == len(SCALES) else f" at {where[0]} scale"
+            yield _fill(f"  **Does not hold{at}**: {reasons[where[0]]}", "  ")
+    if entry.notes:
+        yield ""
+        yield "\n\n".join(_fill(paragraph) for paragraph in entry.notes.split("\n\n"))
+    yield from ("", "```sh", f"afterfit run {entry.id} --scale quick", f"afterfit verify {entry.id}", "```")
+
+
+def _ledger(ours: list[Entry], ledger: Ledger) -> str:
+    parts = [
+        "# The ledger",
+        "",
+        _made("`docs/ledger.jsonl`, where `afterfit verify --ledger docs/ledger.jsonl` keeps what it measures"),
+        _fill(
+            "What the papers claim, what they say, and what was measured. `afterfit verify --json FILE` writes "
+            "the same rows for a program to read. The first row of an entry carries the seconds of its runs."
+        ),
+        "",
+        "| scale | claims | measured | hold | do not hold | seconds |",
+        "|---|---|---|---|---|---|",
+        *(_count(ours, ledger, scale) for scale in SCALES),
+        "",
+    ]
+    for scale in reversed(SCALES):
+        rows = [kept for kept in _rows(ours, ledger) if kept.row.scale == scale]
+        parts += [f"## {scale.capitalize()} scale", ""]
+        parts += _measured(rows) if rows else ["Nothing has been measured.", ""]
+        missing = [entry.id for entry in ours if not any(kept.row.id == entry.id for kept in rows)]
+        parts += [_fill(f"Not measured: {', '.join(missing)}."), ""] if missing and rows else []
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def _count(ours: list[Entry], ledger: Ledger, scale: str) -> str:
+    claims = sum(len(entry.claims) for entry in ours)
+    rows = [kept.row for kept in _rows(ours, ledger) if kept.row.scale == scale]
+    held = sum(row.holds for row in rows)
+    seconds = sum(row.seconds for row in rows)
+    return f"| {scale} | {claims} | {len(rows)} | {held} | {len(rows) - held} | {seconds:.0f} |"
+
+
+def _measured(rows: list[Kept]) -> Iterator[str]:
+    made: Counter[str] = Counter(f"{kept.date} with {_versions(kept)}" for kept in rows)
+    yield _fill("Measured on " + "; ".join(f"{when} ({count} rows)" for when, count in made.items()) + ".")
+    yield from ("", "| entry | claim | the paper says | measured | holds | seconds |", "|---|---|---|---|---|---|")
+    for kept in rows:
+        row = kept.row
+        words = (_cell(text) for text in (row.claim, row.paper_says, row.measured))
+        holds = "yes" if row.holds else "**no**"
+        yield f"| [{row.id}](gallery.md#{_anchor(row.id)}) | {' | '.join(words)} | {holds} | {row.seconds:.1f} |"
+    yield ""
+
+
+def _rows(ours: Iterable[Entry], ledger: Ledger) -> Iterator[Kept]:
+    for entry in ours:
+        for claim in entry.claims:
+            for scale in SCALES:
+                if kept := ledger.kept.get((entry.id, claim.words, scale)):
+                    yield kept
+
+
+def _versions(kept: Kept) -> str:
+    return ", ".join(f"{name} {version}" for name, version in kept.versions.items() if name in ("afterfit", "jax"))
+
+
+def _by_paper(ours: list[Entry]) -> Iterator[tuple[Paper, list[Entry]]]:
+    for paper in dict.fromkeys(entry.paper for entry in ours):
+        yield paper, [entry for entry in ours if entry.paper == paper]
+
+
+def _made(of: str) -> str:
+    return f"<!-- Made by `make pages` of {of}: do not edit. -->\n"
+
+
+def _anchor(heading: str) -> str:
+    return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def _fill(text: str, indent: str = "") -> str:
+    return textwrap.fill(text, 120, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+
+if __name__ == "__main__":
+    for path, text in pages().items():
+        path.write_text(text, encoding="utf-8")

@@ -1,0 +1,325 @@
+"""What a figure or theorem of a paper is here: its runs at two scales, its picture, and its claims with their checks.
+
+An entry is declared, not scripted. `runs` says what is to be run, by name; a method marked with `claim` is a claim and
+its check; one marked with `once` computes what several of them need. Whatever such a method asks for by the names of
+its parameters is handed to it: a run or a group of runs, what a `once` method gave, the `scale`.
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import functools
+import inspect
+import re
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+from afterfit.spec import nearest, require
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from afterfit.experiment import Experiment
+    from afterfit.run import Run
+
+__all__ = ["SCALES", "Claim", "Entry", "Finding", "Paper", "Row", "check_scale", "claim", "once", "run_all"]
+
+SCALES = ("quick", "paper")
+_ALWAYS = ("runs", "scale", "progress")  # what can be asked for of every entry
+_Check = TypeVar("_Check", bound=Callable[..., Any])
+Progress = bool | Callable[[float], None] | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Paper:
+    """A paper: the `name` that its ids begin with, and its `title` with authors and year."""
+
+    name: str
+    title: str
+
+    def __post_init__(self):
+        require(
+            re.fullmatch(r"\w[\w.-]*", self.name) is not None,
+            f"a paper's name is the first part of its ids, such as doe2027, got {self.name!r}.",
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """What a check found: what was `measured`, in words, and whether the claim `holds`."""
+
+    measured: str
+    holds: bool
+
+    def __post_init__(self):
+        object.__setattr__(self, "holds", bool(self.holds))  # NumPy's cannot be written as JSON
+
+
+@dataclasses.dataclass(frozen=True)
+class Claim:
+    """A claim in words, what the paper `says` of it, and its check.
+
+    `fails` is why it is known not to hold, where it does not. Both may be by scale.
+    """
+
+    words: str
+    says: str | Mapping[str, str]
+    fails: str | Mapping[str, str] | None
+    check: Callable[..., Finding]
+
+    def says_at(self, scale: str) -> str:
+        """What the paper says, in the terms of this scale."""
+        return self.says if isinstance(self.says, str) else self.says[scale]
+
+    def fails_at(self, scale: str) -> str | None:
+        """Why it is known not to hold at this scale; None if it holds."""
+        return self.fails if self.fails is None or isinstance(self.fails, str) else self.fails.get(scale)
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """A row of the ledger: one claim of one entry held against what was seen."""
+
+    id: str
+    claim: str
+    paper_says: str
+    measured: str
+    holds: bool
+    scale: str
+    seconds: float
+
+
+def claim(
+    words: str, says: str | Mapping[str, str], *, fails: str | Mapping[str, str] | None = None
+) -> Callable[[_Check], _Check]:
+    """Mark a method of an entry as the check of a claim: it returns a `Finding`.
+
+    `words` are the claim, `says` is what the paper says of it (by scale, where that is said in other terms at the
+    other), and `fails` is why the claim is known not to hold (by scale, where it does at the other).
+
+    ```python
+    @claim("test accuracy is 100 % at the end", says="100 % after 10⁶ steps")
+    def generalises(self, run):
+        last = float(run.curves["test_accuracy"][-1])
+        return Finding(f"{last:.1%} at the end", last == 1)
+    ```
+    """
+
+    def mark(check: _Check) -> _Check:
+        check.__claim__ = Claim(words, says, fails, check)  # type: ignore[attr-defined]
+        return check
+
+    return mark
+
+
+def once(method: _Check) -> _Check:
+    """Mark a method of an entry as something that several checks need: computed once, handed out by its name."""
+    method.__once__ = True  # type: ignore[attr-defined]
+    return method
+
+
+class Entry(abc.ABC):
+    """A figure or theorem of a `paper`. Its id is `paper/name`; `where` is its place there, `about` what it shows.
+
+    `about` describes the runs at paper scale; `departure` says how others differ from it. `notes` are what there is to
+    say of what was seen. A subclass with a `name` is in the gallery by being defined.
+    """
+
+    paper: ClassVar[Paper]
+    name: ClassVar[str]
+    title: ClassVar[str]
+    where: ClassVar[str]
+    about: ClassVar[str]
+    notes: ClassVar[str] = ""
+    id: ClassVar[str]
+    claims: ClassVar[tuple[Claim, ...]]
+    _known: ClassVar[dict[str, type[Entry]]] = {}
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        members: dict[str, Any] = {}
+        for base in reversed(cls.__mro__):
+            members |= vars(base)
+        cls.claims = tuple(m.__claim__ for m in members.values() if hasattr(m, "__claim__"))
+        if "name" in vars(cls):
+            cls._register()
+
+    @classmethod
+    def _register(cls) -> None:
+        for said in ("paper", "title", "where", "about"):
+            require(hasattr(cls, said), f"the entry {cls.__qualname__} does not say its {said}.")
+        require(bool(cls.claims), f"the entry {cls.__qualname__} has no claim: mark its checks with @claim.")
+        cls.id = f"{cls.paper.name}/{cls.name}"
+        before = cls._known.get(cls.id, cls)
+        require(  # a module that is loaded again defines its classes again
+            (before.__module__, before.__qualname__) == (cls.__module__, cls.__qualname__),
+            f"{cls.__module__}.{cls.__qualname__} cannot be {cls.id}: so is {before.__module__}.{before.__qualname__}.",
+        )
+        cls._known[cls.id] = cls
+
+    @abc.abstractmethod
+    def runs(self, scale: str) -> Mapping[str, Experiment | Mapping[Any, Experiment]]:
+        """What is run, by name: an experiment, or a group of them by a key. The first is the headline.
+
+        Keys are numbers, words, or named tuples of them. Names are those by which checks and the picture ask for runs.
+        """
+
+    @abc.abstractmethod
+    def picture(self, *args: Any, **kwargs: Any) -> Figure:
+        """The paper's figure; like a check, it is given what its parameters name."""
+
+    def experiments(self, scale: str) -> dict[str, Experiment]:
+        """All that is run, one experiment a name: groups are spelt out."""
+        check_scale(scale)
+        found: dict[str, Experiment] = {}
+        for name, declared in self.runs(scale).items():
+            for label, experiment in _flat(name, declared):
+                require(
+                    label not in found, f"{self.id} has two runs called {label!r}: name their groups or keys apart."
+                )
+                found[label] = experiment
+        return found
+
+    def departure(self, experiments: Mapping[str, Experiment]) -> str:
+        """What is not as `about` says in these runs, made small or with changed settings; empty at paper scale."""
+        from afterfit.experiment import flatten
+
+        paper = self.experiments("paper")
+        (name, headline), (_, original) = next(iter(experiments.items())), next(iter(paper.items()))
+        own, theirs = (flatten(experiment.to_dict()) for experiment in (headline, original))
+        changed = [
+            f"{setting} = {in_words(own.get(setting))} (not {in_words(theirs.get(setting))})"
+            for setting in {**own, **theirs}
+            if own.get(setting) != theirs.get(setting)
+        ]
+        if len(experiments) != len(paper):
+            changed.append(f"{len(experiments)} runs (not {len(paper)})")
+        if not changed:
+            return ""
+        which = f"the run {name} here" if len(experiments) > 1 else "the run here"
+        return f"The text above is about the setting at paper scale. That of {which} has {', '.join(changed)}."
+
+    def run(self, scale: str, changes: Mapping[str, Any] | None = None, progress: Progress = None) -> dict[str, Run]:
+        """Carry out the experiments, with some settings changed."""
+        experiments = {name: experiment.set(changes or {}) for name, experiment in self.experiments(scale).items()}
+        return run_all(experiments, self.id, progress)
+
+    def draw(self, runs: Mapping[str, Run], scale: str) -> Figure:
+        """The picture, from the runs that `run` gave."""
+        return Evidence(self, runs, scale, False).ask(self.picture)
+
+    def verify(self, scale: str, progress: Progress = None) -> Iterator[Row]:
+        """Run the entry and check its claims. `seconds` is what each cost; the first carries the runs."""
+        for row in self.verify_each(scale, progress):
+            yield row()
+
+    def verify_each(
+        self, scale: str, progress: Progress = None, but: Collection[str] = ()
+    ) -> Iterator[Callable[[], Row]]:
+        """The same, `but` some claims, one function a row: what one raises does not keep the next from being asked."""
+        began = time.monotonic()
+        runs = self.run(scale, progress=progress)
+        evidence = Evidence(self, runs, scale, progress)
+
+        def row(claim: Claim) -> Row:
+            nonlocal began
+            try:
+                found: Finding = evidence.ask(claim.check.__get__(self))
+                seconds = round(time.monotonic() - began, 3)
+                return Row(self.id, claim.words, claim.says_at(scale), found.measured, found.holds, scale, seconds)
+            finally:
+                began = time.monotonic()
+
+        for claim in self.claims:
+            if claim.words not in but:
+                yield functools.partial(row, claim)
+
+    def check_names(self) -> None:
+        """Refuse checks that ask for what there is not, at both scales, before anything is run."""
+        for scale in SCALES:
+            names = [*self.runs(scale), *_once_methods(self), *_ALWAYS]
+            for method in (self.picture, *(c.check for c in self.claims), *_once_methods(self).values()):
+                for asked in _parameters(method):
+                    require(asked in names, f"{self.id}: {method.__name__} asks for {asked!r}: {nearest(asked, names)}")
+
+
+class Evidence:
+    """The runs of an entry and what is computed from them, handed out by name; each is computed once."""
+
+    def __init__(self, entry: Entry, runs: Mapping[str, Run], scale: str, progress: Progress):
+        self._declared, self._once = entry.runs(scale), _once_methods(entry)
+        self._given: dict[str, Any] = {"runs": runs, "scale": scale, "progress": progress}
+
+    def ask(self, method: Callable[..., Any]) -> Any:
+        """Call a method with what its parameters name."""
+        return method(**{name: self._find(name) for name in _parameters(method)})
+
+    def _find(self, name: str) -> Any:
+        if name not in self._given:
+            names = [*self._given, *self._declared, *self._once]
+            require(name in names, f"there is no run or result {name!r} here: {nearest(name, names)}")
+            self._given[name] = self._runs(name) if name in self._declared else self.ask(self._once[name])
+        return self._given[name]
+
+    def _runs(self, name: str) -> Run | dict[Any, Run]:
+        """A run, or a group of runs by their keys."""
+        found, runs = self._declared[name], self._given["runs"]
+        return {key: runs[_label(name, key)] for key in found} if isinstance(found, Mapping) else runs[name]
+
+
+def _once_methods(entry: Entry) -> dict[str, Callable[..., Any]]:
+    methods = {name: getattr(entry, name) for name in dir(type(entry)) if callable(getattr(type(entry), name))}
+    return {name: method for name, method in methods.items() if hasattr(method, "__once__")}
+
+
+def _parameters(method: Callable[..., Any]) -> list[str]:
+    return [name for name in inspect.signature(method).parameters if name != "self"]
+
+
+def _flat(name: str, found: Experiment | Mapping[Any, Experiment]) -> Iterator[tuple[str, Experiment]]:
+    """A run under its name, or the runs of a group under the group's name and their keys."""
+    if not isinstance(found, Mapping):
+        yield name, found
+        return
+    for key, experiment in found.items():
+        yield _label(name, key), experiment
+
+
+def _label(group: str, key: Any) -> str:
+    """`seed 3` of a group by numbers, `α=10 share=0.5` of one by named tuples."""
+    if hasattr(key, "_asdict"):
+        return " ".join(f"{field}={_short(value)}" for field, value in key._asdict().items())
+    return f"{group} {_short(key)}"
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def in_words(value: Any) -> str:
+    """The value of a setting, shortened where it is long."""
+    if isinstance(value, list) and len(value) > 4:
+        return f"{len(value)} values"
+    return "none" if value is None else _short(value)
+
+
+def check_scale(scale: str) -> None:
+    """Refuse a scale that is neither quick nor paper."""
+    require(scale in SCALES, f"unknown scale {scale!r}: {nearest(scale, SCALES)}")
+
+
+def run_all(experiments: Mapping[str, Experiment], label: str, progress: Progress = None) -> dict[str, Run]:
+    """Carry out several experiments under one progress bar (or the run's own, if there is only one)."""
+    import contextlib
+
+    from afterfit.progress import progress_bar
+    from afterfit.sweeps.processes import run_many
+    from afterfit.train import run_experiment
+
+    if len(experiments) == 1:
+        return {name: run_experiment(experiment, progress=progress) for name, experiment in experiments.items()}
+    bar = contextlib.nullcontext(progress) if callable(progress) else progress_bar(label, progress)
+    with bar as show:
+        return run_many(experiments, show)

@@ -1,0 +1,121 @@
+"""The ledger: rows as they were measured, kept so that nothing is measured twice."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import functools
+import hashlib
+import importlib.metadata
+import importlib.util
+import json
+import os
+import platform
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from afterfit.errors import SpecError
+from afterfit.papers._entry import Claim, Entry, Row
+
+__all__ = ["Kept", "Ledger"]
+
+_VERSIONED = ("afterfit", "jax", "jaxlib", "equinox", "diffrax", "optax", "numpy", "scipy")  # what numbers depend on
+_FIELDS = tuple(field.name for field in dataclasses.fields(Row))
+
+
+@dataclasses.dataclass(frozen=True)
+class Kept:
+    """A row, the day on which it was measured, and with what: versions, and a digest of the `code`."""
+
+    row: Row
+    date: str
+    versions: dict[str, str]
+    code: str
+
+
+class Ledger:
+    """A file of rows, one line of JSON each; of one claim at one scale the last is what counts.
+
+    Rows are added at the end, so that a process that is killed, or two at once, lose nothing.
+    """
+
+    def __init__(self, path: Path):
+        self.path = path
+        self.kept = {(k.row.id, k.row.claim, k.row.scale): k for k in self._read()}
+
+    def find(self, entry: Entry, claim: Claim, scale: str) -> Kept | None:
+        """The row of a claim, if it was measured by the code and the versions that are here now."""
+        kept = self.kept.get((entry.id, claim.words, scale))
+        current = kept is not None and kept.code == _code(entry) and kept.versions == _versions()
+        return kept if current else None
+
+    def keep(self, entry: Entry, row: Row) -> Kept:
+        """Write a row down."""
+        kept = Kept(row, datetime.date.today().isoformat(), _versions(), _code(entry))
+        self.kept[row.id, row.claim, row.scale] = kept
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("ab+") as file:
+            cut_off = file.tell() > 0 and _last_byte(file) != b"\n"
+            file.write(("\n" if cut_off else "").encode() + _line(kept).encode())
+        return kept
+
+    def tidy(self, known: Iterator[tuple[str, str]]) -> str:
+        """The lines of all rows of `known` claims (id, words), each once and in that order."""
+        order = {key: place for place, key in enumerate(known)}
+        there = [kept for (id, words, _), kept in self.kept.items() if (id, words) in order]
+        there.sort(key=lambda kept: (kept.row.scale, order[kept.row.id, kept.row.claim]))
+        return "".join(map(_line, there))
+
+    def _read(self) -> Iterator[Kept]:
+        try:
+            lines = self.path.read_text(encoding="utf-8").splitlines()
+        except FileNotFoundError:
+            return
+        except (OSError, UnicodeDecodeError) as error:
+            raise SpecError(f"the ledger {self.path} cannot be read: {error}.") from None
+        for number, line in enumerate(lines, start=1):
+            try:
+                said = json.loads(line)
+                row = Row(**{name: said[name] for name in _FIELDS})
+                yield Kept(row, said["date"], said["versions"], said["code"])
+            except (ValueError, KeyError, TypeError):
+                if line.endswith("}"):  # and not cut off, as by a process that was killed
+                    raise SpecError(
+                        f"{self.path}, line {number} is no row of a ledger: name another file with --ledger, or remove "
+                        "that line."
+                    ) from None
+
+
+def _last_byte(file: BinaryIO) -> bytes:
+    file.seek(-1, os.SEEK_END)
+    return file.read(1)
+
+
+def _line(kept: Kept) -> str:
+    said: dict[str, Any] = {**dataclasses.asdict(kept.row), "date": kept.date}
+    return json.dumps({**said, "versions": kept.versions, "code": kept.code}, ensure_ascii=False) + "\n"
+
+
+@functools.cache
+def _versions() -> dict[str, str]:
+    return {"python": platform.python_version(), **{name: importlib.metadata.version(name) for name in _VERSIONED}}
+
+
+def _code(entry: Entry) -> str:
+    """A digest of all code that a row may depend on: afterfit's, and that of the entry's own package or file."""
+    module = type(entry).__module__
+    package = module.partition(".")[0]
+    return _digest(package) if package == "afterfit" else f"{_digest('afterfit')}{_digest(package)}"
+
+
+@functools.cache
+def _digest(package: str) -> str:
+    spec = importlib.util.find_spec(package)
+    assert spec is not None, "an entry's module was imported"
+    folders = [Path(place) for place in spec.submodule_search_locations or ()]
+    files = sorted(path for folder in folders for path in folder.rglob("*.py")) or [Path(spec.origin or "")]
+    content = hashlib.sha256()
+    for path in files:
+        content.update(path.name.encode() + b"\0" + path.read_bytes())
+    return content.hexdigest()[:16]
