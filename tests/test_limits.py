@@ -15,7 +15,18 @@ from afterfit import SpecError, tangent, theory
 from afterfit.diagnose.words import number
 from afterfit.dynamics import GradientDescent, GradientFlow
 from afterfit.inits import Constant, Gaussian, He, Identity, ScaledGaussian, Symmetrised
-from afterfit.models import MLP, DiagonalNet, Function, Linear, MatrixFactorisation, SymmetricFactorisation, Tangent
+from afterfit.models import (
+    MLP,
+    DiagonalNet,
+    Function,
+    LeastNorm,
+    Linear,
+    LinearModel,
+    MatrixFactorisation,
+    Parameter,
+    SymmetricFactorisation,
+    Tangent,
+)
 from afterfit.penalties import L1, L2
 from afterfit.tasks import MatrixCompletion, ReLURegression, SparseClassification, SparseRecovery, SparseRegression
 from afterfit.theory.instance import posed
@@ -216,6 +227,34 @@ def test_weight_decay_on_factors_ends_at_the_nuclear_norm(model):
     found = theory.limits(run)
     assert found[theory.NuclearPenalised].distance < 1e-4
     assert found[theory.NuclearPenalised].distance < found[theory.MinNuclear].distance
+
+
+def test_a_model_of_ones_own_has_the_limits_of_what_it_states():
+    class Product(LinearModel):
+        def parameters(self, signature):
+            return {name: Parameter(signature.inputs) for name in "uv"}
+
+        def weights(self, params):
+            return params["u"] * params["v"]
+
+        @property
+        def least_norm(self):
+            return LeastNorm(1.0, 1.0, source="½(u² + v²) ≥ |uv|")
+
+    class Squares(Product):  # another formula, of which nothing is stated
+        def weights(self, params):
+            return params["u"] ** 2 - params["v"] ** 2
+
+    found = [
+        theory.limits(af.run_experiment(dataclasses.replace(REGRESSION, model=model(), init=Gaussian(1.0))))
+        for model in (Product, Squares)
+    ]
+    at = posed(REGRESSION)
+    by_hand = theory.lasso(at.design, at.targets, 1e-3 / at.half_factor)
+    np.testing.assert_allclose(found[0][theory.Lasso].predictor, by_hand, atol=1e-9)
+    assert found[0].nearest is found[0][theory.Lasso]
+    assert found[0][theory.Lasso].distance < 1e-3
+    assert "L2 on the parameters of Squares comes to is not known" in found[1].silent[theory.Lasso]
 
 
 def test_the_ridge_limit_of_the_linear_model():
