@@ -17,12 +17,13 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
     import xarray as xr
 
-__all__ = ["KNOWN", "SLOW_TIME", "TRAINING_TIME", "NotCurves", "dataset", "from_parquet", "to_parquet"]
+__all__ = ["KNOWN", "SLOW_TIME", "TIME_LABEL", "TRAINING_TIME", "NotCurves", "dataset", "from_parquet", "to_parquet"]
 
 # What the time of curves is, as their files say it, and as an axis does.
 TRAINING_TIME = "sum of step sizes"
 SLOW_TIME = "slow time: penalty strength x training time"
-_ON_AXES = {TRAINING_TIME: "training time t = Σ step sizes", SLOW_TIME: "slow time τ = penalty strength · t"}
+TIME_LABEL = "training time t = Σ step sizes"
+_LABELS = {TRAINING_TIME: TIME_LABEL, SLOW_TIME: "slow time τ = penalty strength · t"}
 
 _MEANING = {
     "train_loss": "training loss",
@@ -65,7 +66,7 @@ def dataset(
         values = np.asarray(values)
         extra = _DIMENSIONS.get(name) or tuple(f"{name}_{k}" for k in range(values.ndim - 1))
         variables[name] = (("time", *extra), values, {"long_name": _MEANING.get(name, name)})
-    label = _ON_AXES.get(clock, f"time t: {clock}")
+    label = _LABELS.get(clock, f"time t: {clock}")
     coordinates = {
         "time": ("time", np.asarray(time), {"long_name": "training time", "units": clock, "label": label}),
         "log10_time": ("time", np.asarray(log10_time), {"long_name": "log₁₀ of the training time"}),

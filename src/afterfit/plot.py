@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from afterfit.curves import KNOWN
+from afterfit.curves import KNOWN, TIME_LABEL
 from afterfit.spec import DEFINING, Spec, SpecError
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def plot_run(run: Run, overlay: Overlay | None = None) -> Figure:
     _draw_norms(panels["norms"], run.curves, x, shown, diverged)
     if own:
         _draw_own(panels["own"], run.curves, own, x, shown)
-    log_time_axes(axes[-1], in_logs=in_logs, label=run.curves["time"].attrs["label"])
+    log_time_axes(axes[-1], in_logs=in_logs, label=run.curves["time"].attrs.get("label", TIME_LABEL))
     axes[-1].set_xlim(*_ends(x[shown], in_logs))
     if overlay.moments:
         _draw_moments(panels["moments"], overlay.moments)
@@ -142,7 +142,7 @@ def verdict_of(run: Run) -> tuple[Verdict | None, str]:
         return None, f"No verdict: {error}"
 
 
-def log_time_axes(*axes: Axes, in_logs: bool = False, label: str = "training time t = Σ step sizes") -> None:
+def log_time_axes(*axes: Axes, in_logs: bool = False, label: str = TIME_LABEL) -> None:
     """Give `axes` the time axis of every picture here: logarithmic, with its unit.
 
     With `in_logs` the axes show log₁₀ t instead of t, for times that have no float; these span decades of

@@ -13,15 +13,13 @@ import numpy as np
 
 from afterfit import html, tangent
 from afterfit.dynamics import LabelNoiseSGD
-from afterfit.models import Linear
-from afterfit.penalties import L1, Nuclear
 from afterfit.rules import Rule
 from afterfit.run import Run
 from afterfit.theory.errors import Unanswered
 from afterfit.theory.instance import Instance, instance_of
 from afterfit.theory.kernel import MOST, kernel_predictor
 from afterfit.theory.named import Named
-from afterfit.theory.obstacles import not_decayed, not_dynamics, not_homogeneous, not_model, not_penalty, not_squared
+from afterfit.theory.obstacles import not_decayed, not_direct, not_dynamics, not_homogeneous, not_penalty, not_squared
 from afterfit.theory.programs import min_l2
 from afterfit.turns import computing
 
@@ -256,7 +254,7 @@ class _Convex(Clock):
 
     @classmethod
     def obstacle(cls, instance: Instance) -> str | None:
-        return not_squared(instance) or not_model(instance, Linear) or not_penalty(instance, L1, Nuclear)
+        return not_squared(instance) or not_direct(instance) or not_penalty(instance, "l1", "nuclear")
 
 
 class Descent(_Convex):
@@ -316,7 +314,7 @@ def _gap(instance: Instance) -> np.ndarray:
 
 
 def _of_matrices(instance: Instance) -> bool:
-    return type(instance.experiment.penalty) is Nuclear and instance.design.ndim == 3
+    return instance.penalty_form == "nuclear" and instance.design.ndim == 3
 
 
 class LabelNoiseTime(Clock):

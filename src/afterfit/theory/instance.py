@@ -15,21 +15,17 @@ from jaxtyping import Array, PyTree
 from afterfit import tangent
 from afterfit.definitions import compiled
 from afterfit.experiment import Experiment
-from afterfit.inputs import Entries, OneHot
-from afterfit.losses import CrossEntropy, Exponential, Logistic, Squared
+from afterfit.inputs import as_inputs
 from afterfit.models import Linear, Model
-from afterfit.penalties import L2, Nuclear
 from afterfit.problem import Problem, norm
 from afterfit.run import Run
 from afterfit.spec import SpecError, require
 from afterfit.tasks import Data, Task
-from afterfit.theory.programs import min_l1, min_nuclear, single_entries
+from afterfit.theory.programs import min_l1, min_nuclear
 from afterfit.train import prepare
 from afterfit.turns import computing
 
 __all__ = ["Instance", "instance_of", "posed"]
-
-_MARGINS = (Logistic, Exponential, CrossEntropy)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,13 +55,20 @@ class Instance:
     @property
     def regression(self) -> bool:
         """Whether the loss is a squared one, which can be brought to 0; the others are margin losses."""
-        return isinstance(self.task.loss, Squared)
+        return self.task.loss.form == "squared"
 
     @property
     def decay(self) -> float:
-        """The strength of an L2 penalty, 0 for any other."""
+        """λ of weight decay ½λ‖θ‖², 0 for any other penalty."""
+        return float(self.experiment.penalty.decay or 0.0)
+
+    @property
+    def penalty_form(self) -> str | None:
+        """`"none"`, `"l2"` (weight decay), `"l1"` or `"nuclear"`; None for a penalty that no theorem is about."""
         penalty = self.experiment.penalty
-        return float(penalty.strength) if type(penalty) is L2 else 0.0  # a subclass may be another function
+        if not penalty.strength:
+            return "none"
+        return penalty.norm if penalty.decay is None else "l2" if penalty.decay else "none"
 
     @property
     def step_size(self) -> float | None:
@@ -80,10 +83,7 @@ class Instance:
     @functools.cached_property
     def design(self) -> np.ndarray:
         """X of a model that is linear in its input: one row (or matrix) an example, outputs = ⟨X, weights⟩."""
-        inputs = self.problem.data.inputs
-        if isinstance(inputs, Entries):
-            return single_entries(np.asarray(inputs.mask))
-        return np.asarray(inputs.dense() if isinstance(inputs, OneHot) else inputs)
+        return np.asarray(as_inputs(self.problem.data.inputs).design(self.problem.data.n))
 
     @property
     def rows(self) -> np.ndarray:
@@ -99,7 +99,7 @@ class Instance:
     def least_penalty(self) -> np.ndarray:
         """The interpolating weights of least L1 norm, or nuclear norm for matrices with a nuclear penalty."""
         X, y = self.design, self.targets
-        if type(self.experiment.penalty) is Nuclear and X.ndim == 3:
+        if self.penalty_form == "nuclear" and X.ndim == 3:
             return min_nuclear(X, y)
         return min_l1(self.rows, y).reshape(X.shape[1:])
 
@@ -138,10 +138,10 @@ def posed(experiment: Experiment | Mapping[str, Any]) -> Instance:
     )
     if not isinstance(experiment, Experiment):
         experiment = Experiment.from_dict(experiment)
-    loss = type(experiment.task.loss)
+    loss = experiment.task.loss
     require(
-        loss in (Squared, *_MARGINS),  # a subclass may be another function
-        f"theory knows the losses {', '.join(kind.__name__ for kind in (Squared, *_MARGINS))}, not {loss.__name__}.",
+        loss.form is not None,
+        f"theory knows the losses Squared, Logistic, Exponential, CrossEntropy, not {type(loss).__name__}.",
     )
     with computing():
         problem, params = prepare(experiment)

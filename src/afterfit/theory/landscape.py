@@ -24,7 +24,6 @@ from jaxtyping import Array, Float, PyTree
 
 from afterfit import tangent
 from afterfit.definitions import compiled
-from afterfit.losses import Squared
 from afterfit.problem import Problem, norm
 from afterfit.spec import require
 
@@ -164,7 +163,7 @@ class _SecondOrder(NamedTuple):
 
 def _second_order(problem: Problem, params: PyTree[Array]) -> _SecondOrder:
     require(
-        type(problem.task.loss) is Squared,
+        problem.task.loss.form == "squared",
         f"only a squared loss has interpolating points, and the task's is {type(problem.task.loss).__name__}.",
     )
     kernel, misfit, bend = _traced_second_order(problem, params)
@@ -223,7 +222,7 @@ def chatterjee_lojasiewicz(
 
 
 def _quadratic(problem: Problem) -> bool:
-    return problem.model.linear and type(problem.task.loss) is Squared
+    return problem.model.linear and problem.task.loss.form == "squared"
 
 
 def _chi_of_linear(problem: Problem, params: PyTree[Array], radius: float) -> float | None:

@@ -6,22 +6,13 @@ A new limit is a subclass of `Limit` with a `name`.
 from __future__ import annotations
 
 import abc
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import jax
 import numpy as np
 
 from afterfit import html
-from afterfit.models import (
-    DeepMatrixFactorisation,
-    DiagonalNet,
-    DiagonalProduct,
-    Linear,
-    LinearModel,
-    MatrixFactorisation,
-    SymmetricFactorisation,
-)
-from afterfit.penalties import L1, L2, NoPenalty, Nuclear
+from afterfit.models import LeastNorm, Linear, LinearModel
 from afterfit.rules import Rule
 from afterfit.run import Run
 from afterfit.theory.errors import Unanswered
@@ -30,10 +21,10 @@ from afterfit.theory.kernel import KernelPredictor, has_last_layer, kernel_predi
 from afterfit.theory.named import Named
 from afterfit.theory.obstacles import (
     not_decayed,
+    not_diagonal,
     not_linear_in_input,
     not_margin,
     not_matrices,
-    not_model,
     not_penalty,
     not_squared,
     not_vectors,
@@ -284,18 +275,16 @@ class MinLp(Limit):
 
     @classmethod
     def obstacle(cls, instance: Instance) -> str | None:
-        wrong = not_squared(instance) or not_model(instance, DiagonalNet)
-        return wrong or cls._shallow(instance) or not_decayed(instance)
+        return not_squared(instance) or not_diagonal(instance) or cls._shallow(instance) or not_decayed(instance)
 
     @staticmethod
     def _shallow(instance: Instance) -> str | None:
-        depth = _diagonal(instance).depth
+        depth = _depth(instance)
         return None if depth > 2 else f"it is for depths above 2, not {depth}"
 
     def find(self, instance: Instance) -> np.ndarray:
-        model = _diagonal(instance)
-        end = np.asarray(model.weights(instance.end))
-        return min_lp(instance.design, instance.targets, 2 / model.depth, end)
+        end = _predictor(instance, instance.model, instance.end)
+        return min_lp(instance.design, instance.targets, 2 / _depth(instance), end)
 
 
 class MinNuclear(Limit):
@@ -314,10 +303,10 @@ class MinNuclear(Limit):
 # --------------------------------------------------------------------------------- diagonal nets without a penalty
 
 
-def _diagonal(instance: Instance) -> DiagonalNet:
-    model = instance.experiment.model
-    assert isinstance(model, DiagonalNet), "an obstacle to any other"
-    return model
+def _depth(instance: Instance) -> int:
+    depth = instance.experiment.model.power
+    assert depth is not None, "an obstacle to any other"
+    return depth
 
 
 class _Potential(Limit):
@@ -329,8 +318,8 @@ class _Potential(Limit):
     def obstacle(cls, instance: Instance) -> str | None:
         return (
             not_squared(instance)
-            or not_model(instance, DiagonalNet)
-            or not_penalty(instance, NoPenalty)
+            or not_diagonal(instance)
+            or not_penalty(instance, "none")
             or cls._unbalanced(instance)
             or cls._of_depth(instance)
         )
@@ -353,7 +342,7 @@ class ArgminQ(_Potential):
 
     @classmethod
     def _of_depth(cls, instance: Instance) -> str | None:
-        depth = _diagonal(instance).depth
+        depth = _depth(instance)
         return None if depth == 2 else f"it is for depth 2, not {depth}"
 
     def find(self, instance: Instance) -> np.ndarray:
@@ -367,59 +356,49 @@ class ArgminQDepth(_Potential):
 
     @classmethod
     def _of_depth(cls, instance: Instance) -> str | None:
-        depth, plus = _diagonal(instance).depth, np.asarray(instance.initial["plus"])
+        depth, plus = _depth(instance), np.asarray(instance.initial["plus"])
         if depth == 2:
             return "it is for depths above 2, not 2"
         return None if np.ptp(plus) == 0 else "it is for a start with all entries equal"
 
     def find(self, instance: Instance) -> np.ndarray:
         alpha = abs(float(np.asarray(instance.initial["plus"])[0]))
-        return QDepth(alpha, _diagonal(instance).depth).minimise(instance.design, instance.targets)
+        return QDepth(alpha, _depth(instance)).minimise(instance.design, instance.targets)
 
 
 # ------------------------------------------------------------------------------- the end at the penalty's strength
 
 
-class _Norm(NamedTuple):
-    """A penalty on the parameters as one on the predictor: `factor` times its strength times a norm."""
+def _norm(instance: Instance) -> LeastNorm | None:
+    """The penalty, over its strength, as a norm of the predictor, if that is known.
 
-    kind: type
-    factor: float
-    source: str
-
-
-def _norm(instance: Instance) -> _Norm | None:
-    """The norm of the predictor that the penalty comes to, if that is known.
-
-    Weight decay ½λ‖θ‖² is ½λ‖β‖₁ on w₊² − w₋², λ‖β‖₁ on u ⊙ v, λ‖W‖_* on UVᵀ and ½λ‖W‖_* on UUᵀ − VVᵀ, each being the
-    least over all parameters with that predictor.
+    Weight decay is what the model says: ½λ‖θ‖² is ½λ‖β‖₁ on w₊² − w₋², λ‖β‖₁ on u ⊙ v, λ‖W‖_* on UVᵀ and ½λ‖W‖_* on
+    UUᵀ − VVᵀ, each being the least over all parameters with that predictor.
     """
-    model, penalty = instance.experiment.model, type(instance.experiment.penalty)
-    if type(model) is Linear:
-        sources = {L1: "Thm 3.1", Nuclear: "Thm 3.4", L2: "Thm 3.6"}
-        return _Norm(penalty, 1.0, f"Notsawo et al. 2025, {sources[penalty]}") if penalty in sources else None
-    if penalty is not L2:
-        return None
-    if type(model) is DiagonalNet and model.depth == 2:
-        return _Norm(L1, 0.5, "Lyu et al. 2023, Cor. 3.7")
-    if type(model) is DiagonalProduct and model.depth == 2:
-        return _Norm(L1, 1.0, "Boursier et al. 2025, App. D.2")
-    if type(model) is MatrixFactorisation or (type(model) is DeepMatrixFactorisation and model.depth == 2):
-        return _Norm(Nuclear, 1.0, "Boursier et al. 2025, §5")
-    if type(model) is SymmetricFactorisation:
-        return _Norm(Nuclear, 0.5, "Lyu et al. 2023, §3.3.3")
+    model, form = instance.experiment.model, instance.penalty_form
+    if form == "l2":
+        return model.least_norm
+    if model.direct and form == "l1":
+        return LeastNorm(1.0, 1.0, source="Notsawo et al. 2025, Thm 3.1")
+    if model.direct and form == "nuclear":
+        return LeastNorm(1.0, 1.0, of="singular values", source="Notsawo et al. 2025, Thm 3.4")
     return None
 
 
 def _symmetric(instance: Instance) -> bool:
-    return type(instance.experiment.model) is SymmetricFactorisation
+    norm = instance.experiment.model.least_norm
+    return norm is not None and norm.symmetric
 
 
 class _Penalised(Limit):
     """Where loss and penalty balance, where the penalty on the parameters is known as a norm of the predictor."""
 
     regime = "penalised"
-    norm: ClassVar[type]
+
+    @classmethod
+    @abc.abstractmethod
+    def is_of(cls, norm: LeastNorm) -> bool:
+        """Whether that is the norm it is for."""
 
     @classmethod
     def obstacle(cls, instance: Instance) -> str | None:
@@ -427,13 +406,13 @@ class _Penalised(Limit):
 
     @classmethod
     def _not_this_norm(cls, instance: Instance) -> str | None:
-        penalty, model = instance.experiment.penalty, type(instance.experiment.model).__name__
-        if type(penalty) is NoPenalty or not penalty.strength:
+        if instance.penalty_form == "none":
             return "there is no penalty"
-        found, name = _norm(instance), type(penalty).__name__
-        if found is None:
-            return f"which norm of the predictor {name} on the parameters of {model} comes to is not known"
-        return None if found.kind is cls.norm else f"{name} on {model} comes to the norm {found.kind.__name__}"
+        norm = _norm(instance)
+        penalty, model = (type(noun).__name__ for noun in (instance.experiment.penalty, instance.experiment.model))
+        if norm is None:
+            return f"which norm of the predictor {penalty} on the parameters of {model} comes to is not known"
+        return None if cls.is_of(norm) else f"{penalty} on {model} comes to the sum of |{norm.of}|^{norm.power:.3g}"
 
     def find(self, instance: Instance) -> np.ndarray:
         norm = _norm(instance)
@@ -444,22 +423,30 @@ class _Penalised(Limit):
 
     @abc.abstractmethod
     def minimise(self, instance: Instance, strength: float) -> np.ndarray:
-        """argmin ½‖Xw − y‖² + strength·norm(w)."""
+        """argmin ½‖Xw − y‖² + strength·Σ|·|^power."""
 
 
 class Ridge(_Penalised):
     """The end under an L2 norm of the predictor."""
 
-    name, norm = "ridge", L2
+    name = "ridge"
+
+    @classmethod
+    def is_of(cls, norm: LeastNorm) -> bool:
+        return norm.power == 2
 
     def minimise(self, instance: Instance, strength: float) -> np.ndarray:
-        return ridge(instance.rows, instance.targets, strength)
+        return ridge(instance.rows, instance.targets, 2 * strength)  # it has ½‖w‖²
 
 
 class Lasso(_Penalised):
     """The end under an L1 norm of the predictor."""
 
-    name, norm = "lasso", L1
+    name = "lasso"
+
+    @classmethod
+    def is_of(cls, norm: LeastNorm) -> bool:
+        return norm.power == 1 and norm.of == "entries"
 
     def minimise(self, instance: Instance, strength: float) -> np.ndarray:
         weights = instance.rows.shape[1]
@@ -471,7 +458,11 @@ class Lasso(_Penalised):
 class NuclearPenalised(_Penalised):
     """The end under a nuclear norm of the predictor."""
 
-    name, norm = "nuclear-penalised", Nuclear
+    name = "nuclear-penalised"
+
+    @classmethod
+    def is_of(cls, norm: LeastNorm) -> bool:
+        return norm.power == 1 and norm.of == "singular values"
 
     @classmethod
     def obstacle(cls, instance: Instance) -> str | None:

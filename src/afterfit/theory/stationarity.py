@@ -11,7 +11,6 @@ from jaxtyping import Array, Float, PyTree
 
 from afterfit import tangent
 from afterfit.derivatives import Linearisation
-from afterfit.losses import Squared
 from afterfit.problem import Problem, norm
 from afterfit.theory.errors import Unanswered
 from afterfit.theory.kernel import MOST, margin_features
@@ -42,7 +41,7 @@ def kkt(problem: Problem, params: PyTree[Array]) -> Stationarity:
 
     R1 is scaled with the model's degree of homogeneity, which has to be known.
     """
-    if isinstance(problem.task.loss, Squared):
+    if problem.task.loss.form == "squared":
         at = tangent.linearise(problem, params)
         wanted = tangent.targets(problem)
         missing = float(jnp.linalg.norm((at.value - wanted).ravel()) / jnp.linalg.norm(wanted.ravel()))

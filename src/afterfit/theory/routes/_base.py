@@ -12,7 +12,6 @@ import numpy as np
 from jaxtyping import Array, PyTree
 
 from afterfit import tangent
-from afterfit.dynamics import GradientDescent, GradientFlow, ProjectedSubgradient, ProximalGradient
 from afterfit.models import Model
 from afterfit.rules import Rule
 from afterfit.theory.instance import Instance
@@ -27,7 +26,6 @@ __all__ = [
 ]
 
 SLOW_TIMES = 48  # at which a slow path is computed; between them it is interpolated
-_FOLLOWED = (GradientFlow, GradientDescent, ProximalGradient, ProjectedSubgradient)  # dynamics that a flow describes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,8 +75,8 @@ class Route(Rule):
 
 def not_followed(instance: Instance) -> str | None:
     """Why a route does not speak to a dynamics; so with the next."""
-    name = type(instance.experiment.dynamics)
-    return None if name in _FOLLOWED else f"it describes gradient flow and descent, not {name.__name__}"
+    dynamics = instance.experiment.dynamics
+    return None if dynamics.follows_flow else f"it describes gradient flow and descent, not {type(dynamics).__name__}"
 
 
 def not_stable(instance: Instance) -> str | None:

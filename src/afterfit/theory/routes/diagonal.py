@@ -5,9 +5,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 import numpy as np
 
-from afterfit.losses import Exponential, Logistic
-from afterfit.models import DiagonalNet, Linear
-from afterfit.penalties import L2, NoPenalty
+from afterfit.models import Linear
 from afterfit.theory.errors import Unanswered
 from afterfit.theory.instance import Instance
 from afterfit.theory.obstacles import not_penalty, not_squared
@@ -44,7 +42,7 @@ class DecayingPotential(Route):
         return (
             _not_balanced(instance)
             or not_squared(instance)
-            or not_penalty(instance, L2, NoPenalty)
+            or not_penalty(instance, "l2", "none")
             or not_followed(instance)
             or not_stable(instance)
             or _not_fitted(instance)
@@ -92,9 +90,9 @@ class DecayingMargin(Route):
 
     @classmethod
     def obstacle(cls, instance: Instance) -> str | None:
-        if type(instance.task.loss) not in (Logistic, Exponential):
+        if instance.task.loss.form not in ("logistic", "exponential"):
             return "it is for logistic and exponential losses"
-        reason = _not_balanced(instance) or not_penalty(instance, L2) or not_followed(instance)
+        reason = _not_balanced(instance) or not_penalty(instance, "l2") or not_followed(instance)
         if reason is None and _balanced_start(instance)[1] != 2:
             return f"it is for depth 2, not {_balanced_start(instance)[1]}"
         return reason
@@ -142,7 +140,7 @@ def _at_rest(path: list[np.ndarray]) -> bool:
 
 def _share(instance: Instance, margins: np.ndarray) -> np.ndarray:
     """−ℓ′ at the margins: the pull of every example, between 0 and 1 for a logistic loss."""
-    return np.exp(-margins) if type(instance.task.loss) is Exponential else 1 / (1 + np.exp(margins))
+    return np.exp(-margins) if instance.task.loss.form == "exponential" else 1 / (1 + np.exp(margins))
 
 
 def _balanced(instance: Instance, Z: np.ndarray, c: np.ndarray, most: float, nu: np.ndarray) -> np.ndarray | None:
@@ -150,7 +148,7 @@ def _balanced(instance: Instance, Z: np.ndarray, c: np.ndarray, most: float, nu:
     from scipy.optimize import minimize
     from scipy.special import xlogy
 
-    logistic = type(instance.task.loss) is Logistic
+    logistic = instance.task.loss.form == "logistic"
     least, highest = 1e-14, 1 - 1e-12 if logistic else 1e12
     start = np.clip(nu / most, least, highest)
     unit = float(np.mean(start))  # of p, so that what the solver sees is of order 1
@@ -185,21 +183,21 @@ def _not_fitted(instance: Instance) -> str | None:
 
 def _not_balanced(instance: Instance) -> str | None:
     model = instance.experiment.model
-    if type(model) is not DiagonalNet:
+    if model.power is None:
         return f"it is for diagonal nets w₊^D − w₋^D, not {type(model).__name__}"
     plus, minus = (np.asarray(instance.initial[name]) for name in ("plus", "minus"))
     if not np.array_equal(plus, minus) or np.any(plus <= 0):
         return "it is for a start with w₊ = w₋ > 0"
-    if model.depth > 2 and np.ptp(plus) > 1e-12 * plus[0]:
+    if model.power > 2 and np.ptp(plus) > 1e-12 * plus[0]:
         return "for depths above 2 it is for a start with all entries equal"
     return None
 
 
 def _balanced_start(instance: Instance) -> tuple[np.ndarray, int]:
     """α, one number a weight, and the depth D of a diagonal net."""
-    model = instance.experiment.model
-    assert isinstance(model, DiagonalNet), "an obstacle to any other"
-    return np.asarray(instance.initial["plus"]), model.depth
+    depth = instance.experiment.model.power
+    assert depth is not None, "an obstacle to any other"
+    return np.asarray(instance.initial["plus"]), depth
 
 
 def _mirror_path(instance: Instance, times: np.ndarray) -> np.ndarray:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from afterfit.dynamics import ProjectedSubgradient
 from afterfit.models import Linear
-from afterfit.penalties import L1, L2, NoPenalty, Nuclear
 from afterfit.theory.instance import Instance
 from afterfit.theory.obstacles import not_penalty, not_squared
 from afterfit.theory.programs import lasso, nuclear_penalised
@@ -25,9 +23,8 @@ class ClosedForm(Route):
 
     @classmethod
     def obstacle(cls, instance: Instance) -> str | None:
-        if type(instance.experiment.model) is not Linear:
-            return f"it is for the linear model, not {type(instance.experiment.model).__name__}"
-        return not_squared(instance) or not_penalty(instance, L2, NoPenalty) or not_followed(instance)
+        wrong = _not_linear(instance) or not_squared(instance)
+        return wrong or not_penalty(instance, "l2", "none") or not_followed(instance)
 
     def follow(self, instance: Instance, times: np.ndarray) -> Curves:
         path = _linear_path(instance, times, instance.decay)
@@ -46,17 +43,16 @@ class ConvexDescent(Route):
 
     @classmethod
     def obstacle(cls, instance: Instance) -> str | None:
-        if type(instance.experiment.model) is not Linear:
-            return f"it is for the linear model, not {type(instance.experiment.model).__name__}"
-        return not_squared(instance) or not_penalty(instance, L1, Nuclear) or not_followed(instance)
+        wrong = _not_linear(instance) or not_squared(instance)
+        return wrong or not_penalty(instance, "l1", "nuclear") or not_followed(instance)
 
     def follow(self, instance: Instance, times: np.ndarray) -> Curves:
         X, y, beta = instance.rows, instance.targets, float(instance.experiment.penalty.strength)
         fast = _linear_path(instance, times, 0.0)
         landed = _linear_path(instance, np.array([np.inf]), 0.0)[0]
-        shape = landed.shape if type(instance.experiment.penalty) is Nuclear else None
+        shape = landed.shape if instance.penalty_form == "nuclear" else None
         slow_times, points = _down_the_penalty(X, landed, shape, beta * times[-1])
-        projected = type(instance.experiment.dynamics) is ProjectedSubgradient
+        projected = instance.experiment.dynamics.fits_at_once
         if not projected:
             points = _given_way(X, slow_times, points, beta / instance.half_factor, shape)
         along = _interpolated(slow_times, points, beta * times).reshape(fast.shape)
@@ -73,6 +69,11 @@ class ConvexDescent(Route):
         if shape is None:
             return lasso(X, y, strength)
         return nuclear_penalised(X.reshape(len(X), *shape), y, strength)
+
+
+def _not_linear(instance: Instance) -> str | None:
+    model = instance.experiment.model
+    return None if model.direct else f"it is for the linear model, not {type(model).__name__}"
 
 
 def _linear_path(instance: Instance, times: np.ndarray, decay: float) -> np.ndarray:
@@ -93,7 +94,7 @@ def _linear_path(instance: Instance, times: np.ndarray, decay: float) -> np.ndar
 def _remaining(instance: Instance, rates: np.ndarray, times: np.ndarray) -> np.ndarray:
     """What is left of each mode: e^{−rate·t} for a flow, (1 − lr·rate)^k after k = t/lr steps of descent."""
     lr = instance.step_size
-    if type(instance.experiment.dynamics) is ProjectedSubgradient:  # it fits in its first step
+    if instance.experiment.dynamics.fits_at_once:
         return np.where(rates > 0, 0.0, 1.0) * np.ones((len(times), 1))
     if lr is None:
         return np.exp(-np.outer(times, rates)) if np.all(np.isfinite(times)) else np.where(rates > 0, 0.0, 1.0)[None]

@@ -10,12 +10,11 @@ import numpy as np
 
 from afterfit import tangent
 from afterfit.dynamics import RiemannianFlow
-from afterfit.models import MLP, EmbeddingMLP, Tangent
-from afterfit.penalties import L2
+from afterfit.models import Tangent
 from afterfit.theory.errors import Unanswered
 from afterfit.theory.instance import Instance
 from afterfit.theory.kernel import MOST
-from afterfit.theory.obstacles import not_penalty, not_squared
+from afterfit.theory.obstacles import not_decayed, not_squared
 from afterfit.theory.routes._base import (
     SLOW_TIMES,
     Curves,
@@ -43,12 +42,13 @@ class RiemannianLimit(Route):
 
     @classmethod
     def obstacle(cls, instance: Instance) -> str | None:
-        if isinstance(instance.experiment.model, MLP | EmbeddingMLP):
-            return "it is for smooth models (Assumption 1), and ReLUs have kinks"
+        model = instance.experiment.model
+        if model.smooth is False:
+            return f"it is for smooth models (Assumption 1), and {type(model).__name__} has kinks"
         m = jax.eval_shape(lambda p: tangent.outputs(instance.problem, p), instance.initial).size
         if m > MOST:
             return f"the data hold {m} numbers, more than the {MOST} that it can project away"
-        return not_squared(instance) or not_penalty(instance, L2) or not_followed(instance) or not_stable(instance)
+        return not_squared(instance) or not_decayed(instance) or not_followed(instance) or not_stable(instance)
 
     def follow(self, instance: Instance, times: np.ndarray) -> Curves:
         experiment, decay = instance.experiment, instance.decay
@@ -67,6 +67,8 @@ class RiemannianLimit(Route):
         if early.any():
             train[early], test[early] = scored(instance, fast.model, fast.along(times[early])).T
         caveats = fast.caveats()
+        if experiment.model.smooth is None:
+            caveats += (f"whether {type(experiment.model).__name__} is smooth, as the limit needs, is not known",)
         if run.status != "finished":
             caveats += (f"the limiting flow ends early ({run.message})",)
         train = np.where(early, train, np.maximum(train, missing))

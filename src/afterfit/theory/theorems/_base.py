@@ -12,16 +12,6 @@ from typing import ClassVar
 import numpy as np
 
 from afterfit import html, tangent
-from afterfit.models import (
-    MLP,
-    DeepMatrixFactorisation,
-    DiagonalNet,
-    DiagonalProduct,
-    EmbeddingMLP,
-    Linear,
-    MatrixFactorisation,
-    SymmetricFactorisation,
-)
 from afterfit.rules import Rule
 from afterfit.run import Run
 from afterfit.theory.clocks import Clock, Clocks, clocks
@@ -155,24 +145,16 @@ class Theorem(Rule):
         return [*checks, *(("→", outcome.predicts, outcome.happened) for outcome in self.outcomes)]
 
 
-_POLYNOMIALS = (
-    Linear,
-    DiagonalNet,
-    DiagonalProduct,
-    MatrixFactorisation,
-    SymmetricFactorisation,
-    DeepMatrixFactorisation,
-)
-
-
 def smooth(instance: Instance, name: str) -> Check:
     """Whether the model is smooth in its parameters, under the name that the theorem gives to it."""
     model = instance.experiment.model
-    if type(model) in _POLYNOMIALS:
-        return Check(name, "a polynomial of the parameters", True)
-    if isinstance(model, MLP | EmbeddingMLP):
-        return Check(name, "ReLU has kinks", False)
-    return Check(name, f"not known of {type(model).__name__}", None)
+    kind = type(model).__name__
+    if model.smooth is None:
+        return Check(name, f"not known of {kind}", None)
+    if not model.smooth:
+        return Check(name, f"{kind} has kinks", False)
+    # What is smooth at 0 and homogeneous of a whole degree is one.
+    return Check(name, "a polynomial of the parameters" if model.degree else f"{kind} says so", True)
 
 
 def timed(case: Case, *kinds: type[Clock]) -> Iterator[Outcome]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from afterfit import tangent
 from afterfit.dynamics import LabelNoiseSGD
-from afterfit.models import DiagonalNet, LinearModel
+from afterfit.models import LinearModel
 from afterfit.tasks import SparseClassification
 from afterfit.theory.bounds import l1_margin_bound, l2_margin_bound
 from afterfit.theory.clocks import KernelPhase, LabelNoiseTime, LargeStart
@@ -164,7 +164,8 @@ class LabelNoise(Theorem):
     def assumptions(self, case: Case) -> Iterator[Check]:
         instance = case.instance
         n, d = instance.targets.size, instance.design.shape[1] if isinstance(instance.model, LinearModel) else 0
-        yield Check("diagonal net, Gaussian inputs, n < d", f"n = {n}, d = {d}", type(instance.model) is DiagonalNet)
+        diagonal = instance.model.power is not None
+        yield Check("diagonal net, Gaussian inputs, n < d", f"n = {n}, d = {d}", diagonal)
 
     def predictions(self, case: Case) -> Iterator[Outcome]:
         yield from timed(case, LabelNoiseTime)

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 import numpy as np
 
 from afterfit.dynamics import Discrete
-from afterfit.models import Linear
-from afterfit.penalties import L1, Nuclear
 from afterfit.theory import sensing
 from afterfit.theory.clocks import Descent, FitTime, MatrixDescent, PenaltyBound
 from afterfit.theory.instance import Instance
@@ -16,9 +14,9 @@ from afterfit.theory.landscape import chatterjee_lojasiewicz
 from afterfit.theory.limits import Lasso, MinL1, MinNuclear, NuclearPenalised, Ridge
 from afterfit.theory.obstacles import (
     not_decayed,
+    not_direct,
     not_dynamics,
     not_matrices,
-    not_model,
     not_penalty,
     not_squared,
     not_vectors,
@@ -39,9 +37,7 @@ class SparseRecovery(Theorem):
 
     @classmethod
     def obstacle(cls, instance: Instance) -> str | None:
-        return (
-            not_squared(instance) or not_model(instance, Linear) or not_vectors(instance) or not_penalty(instance, L1)
-        )
+        return not_squared(instance) or not_direct(instance) or not_vectors(instance) or not_penalty(instance, "l1")
 
     def assumptions(self, case: Case) -> Iterator[Check]:
         yield from _steps(case, "l1")
@@ -84,8 +80,8 @@ class MatrixRecovery(Theorem):
 
     @classmethod
     def obstacle(cls, instance: Instance) -> str | None:
-        wrong = not_squared(instance) or not_model(instance, Linear)
-        return wrong or not_matrices(instance) or not_penalty(instance, Nuclear)
+        wrong = not_squared(instance) or not_direct(instance)
+        return wrong or not_matrices(instance) or not_penalty(instance, "nuclear")
 
     def assumptions(self, case: Case) -> Iterator[Check]:
         yield from _steps(case, "nuclear")
@@ -118,7 +114,7 @@ class WithoutUnderstanding(Theorem):
 
     @classmethod
     def obstacle(cls, instance: Instance) -> str | None:
-        return not_squared(instance) or not_model(instance, Linear) or not_decayed(instance)
+        return not_squared(instance) or not_direct(instance) or not_decayed(instance)
 
     def assumptions(self, case: Case) -> Iterator[Check]:
         yield from _steps(case, "l2")

@@ -6,11 +6,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from afterfit.models import DiagonalNet
-from afterfit.penalties import NoPenalty
+from afterfit.models import LinearModel
 from afterfit.theory.instance import Instance
 from afterfit.theory.limits import ArgminQ, ArgminQDepth, MinL1, MinL2
-from afterfit.theory.obstacles import not_model, not_penalty, not_squared
+from afterfit.theory.obstacles import not_diagonal, not_penalty, not_squared
 from afterfit.theory.theorems._base import Case, Check, Outcome, Theorem
 from afterfit.theory.thresholds import alpha_thm2_l2, log_alpha_thm2_l1
 
@@ -25,7 +24,7 @@ class ImplicitBias(Theorem):
 
     @classmethod
     def obstacle(cls, instance: Instance) -> str | None:
-        return not_squared(instance) or not_model(instance, DiagonalNet) or not_penalty(instance, NoPenalty)
+        return not_squared(instance) or not_diagonal(instance) or not_penalty(instance, "none")
 
     def assumptions(self, case: Case) -> Iterator[Check]:
         plus, minus = (np.asarray(case.instance.initial[name]) for name in ("plus", "minus"))
@@ -39,7 +38,7 @@ class ImplicitBias(Theorem):
         for limit, said in case.near(ArgminQ, ArgminQDepth):
             yield Outcome(f"the end is {limit.name}", f"ended {said}")
         instance, model = case.instance, case.instance.model
-        if type(model) is DiagonalNet and model.depth == 2 and MinL1 in case.limits:
+        if isinstance(model, LinearModel) and model.power == 2 and MinL1 in case.limits:
             l1 = float(np.sum(np.abs(case.limits[MinL1].predictor)))
             l2 = float(np.linalg.norm(case.limits[MinL2].predictor))
             alpha, d = float(np.max(np.abs(instance.initial["plus"]))), instance.design.shape[1]
