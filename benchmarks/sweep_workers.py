@@ -46,7 +46,7 @@ def _sweep_of_64(kind: str, steps: int, store: str) -> Any:
 def singles(steps: int, part: int, parts: int) -> dict[str, Any]:
     """Every `parts`-th of 64 strengths from the `part`-th on, one run after another, compiled before."""
     import afterfit as af
-    from afterfit.train import run_experiment
+    from afterfit._training.train import run_experiment
 
     experiment = _fig3(steps)
     run_experiment(experiment.set({"dynamics.steps": 1000}), progress=False)  # compiles
@@ -91,7 +91,7 @@ def grid(entry: str, scale: str) -> dict[str, Any]:
 def overhead(steps: int, runs: int) -> dict[str, Any]:
     """What a sweep of notsawo2025/fig3 spends on files and in the store, by function, beside what its runs took."""
     import afterfit as af
-    from afterfit.run import Run
+    from afterfit._training.run import Run
 
     spent: dict[str, float] = {}
     _time_calls(Run, "files", spent)
@@ -122,8 +122,8 @@ def _time_calls(owner: type, name: str, spent: dict[str, float]) -> None:
 def many_runs(store: str, count: int) -> dict[str, Any]:
     """Fill a store with runs that differ in strength, seed and name; their curves are those of one small run."""
     import afterfit as af
-    from afterfit.files import SUMS, to_json
-    from afterfit.train import run_experiment
+    from afterfit._base.files import SUMS, to_json
+    from afterfit._training.train import run_experiment
 
     run = run_experiment(_small(1000), progress=False)
     files = {name: content for name, content in run.files().items() if name != SUMS}
@@ -155,7 +155,7 @@ def listing(store: str) -> dict[str, Any]:
 def sweep_memory(budget: float, runs: int, n: int, d: int) -> dict[str, Any]:
     """By how much a sweep raises the resident memory at most, its helpers' included; libraries are loaded before."""
     import afterfit as af
-    from afterfit.sweeps.plan import footprint
+    from afterfit._sweeps.plan import footprint
 
     with tempfile.TemporaryDirectory() as folder:
         _small_sweep(1000, f"{folder}/small").run(progress=False)

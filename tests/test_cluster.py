@@ -15,11 +15,11 @@ import pytest
 from dask_cluster import BASE, kill_the_work_of, with_other_version
 
 import afterfit as af
-from afterfit.spec import SpecError
-from afterfit.sweeps import cluster, slurm
-from afterfit.sweeps.cluster import carry_out
-from afterfit.sweeps.plan import Job
-from afterfit.train import run_together
+from afterfit._base.errors import SpecError
+from afterfit._sweeps import cluster, slurm
+from afterfit._sweeps.cluster import carry_out
+from afterfit._sweeps.plan import Job
+from afterfit._training.train import run_together
 
 LONG = BASE.set({"dynamics.steps": 10_000_000})  # seconds, so that there is time to kill what runs it
 

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from verdict_curves import draw_table
 
-from afterfit.criteria import Criteria, Threshold
-from afterfit.diagnose import (
+from afterfit._base.errors import SpecError
+from afterfit._diagnose import (
     VERDICTS,
     Settings,
     Verdict,
@@ -23,7 +23,7 @@ from afterfit.diagnose import (
     guess_criteria,
     read_csv,
 )
-from afterfit.spec import SpecError
+from afterfit._diagnose.thresholds import Criteria, Threshold
 
 FIT, GENERALISE = 0.01, 0.05
 CRITERIA = Criteria.errors(fit=FIT, generalise=GENERALISE)

@@ -23,10 +23,10 @@ from typer.testing import CliRunner
 
 import afterfit as af
 from afterfit import tasks
-from afterfit.cli import app
-from afterfit.diagnose import VERDICTS, Settings
-from afterfit.spec import Spec
-from afterfit.sweeps.knobs import parse_values
+from afterfit._base.spec import Spec
+from afterfit._cli import app
+from afterfit._diagnose import VERDICTS, Settings
+from afterfit._sweeps.knobs import parse_values
 
 ROOT = Path(__file__).parents[1]
 DOCS = sorted((ROOT / "docs").glob("*.md"))

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from afterfit import dynamics, inits, models, penalties, tasks
-from afterfit.experiment import Experiment
-from afterfit.run import Run
+from afterfit._training.experiment import Experiment
+from afterfit._training.run import Run
+from afterfit._training.train import run_experiment
 from afterfit.theory import Curves, Q, Route, Unanswered, lasso, nuclear_penalised
-from afterfit.theory.forecast import Forecast, forecast
-from afterfit.theory.instance import posed
-from afterfit.theory.routes import diagonal, linear
-from afterfit.train import run_experiment
+from afterfit.theory._forecast import Forecast, forecast
+from afterfit.theory._instance import posed
+from afterfit.theory._routes import diagonal, linear
 
 RECOVERY = tasks.SparseRecovery(n=20, sparsity=2, N=13, scale=1.0)
 REGRESSION = tasks.SparseRegression(n=20, d=40, sparsity=3)

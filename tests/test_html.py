@@ -2,7 +2,7 @@
 
 from conftest import Cells
 
-from afterfit.html import Raw, folded, table
+from afterfit._base.html import Raw, folded, table
 
 
 def test_a_table_says_what_it_was_given_whatever_that_looks_like():

@@ -18,9 +18,9 @@ from test_tasks import mnist
 
 import afterfit as af
 from afterfit import Experiment, SpecError, Store
-from afterfit.definitions import Untold, digest
-from afterfit.theory.instance import posed
-from afterfit.theory.landscape import hessian_rank
+from afterfit._base.definitions import Untold, digest
+from afterfit.theory._instance import posed
+from afterfit.theory._landscape import hessian_rank
 
 EXPERIMENT = Experiment(
     task=af.tasks.SparseRecovery(n=8, sparsity=2, N=6),
@@ -200,7 +200,7 @@ def test_a_value_changed_between_two_questions_is_seen(load):
 
 
 def test_libraries_count_by_their_version(monkeypatch):
-    from afterfit import definitions
+    from afterfit._base import definitions
 
     def draws():
         return pytest.approx(1.0)

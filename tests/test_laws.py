@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 from scipy.stats import norm
 
-from afterfit.spec import SpecError
-from afterfit.sweeps.laws import fit_power_law
+from afterfit._base.errors import SpecError
+from afterfit._sweeps.laws import fit_power_law
 
 
 def runs_until(end: float, x: np.ndarray, seeds: int, rng: np.random.Generator, scatter: float = 0.5, exponent=-1.0):

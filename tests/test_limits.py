@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import afterfit as af
-from afterfit import SpecError, tangent, theory
-from afterfit.diagnose.words import number
+from afterfit import SpecError, theory
+from afterfit._diagnose.words import number
 from afterfit.dynamics import GradientDescent, GradientFlow
+from afterfit.dynamics import _tangent as tangent
 from afterfit.inits import Constant, Gaussian, He, Identity, ScaledGaussian, Symmetrised
 from afterfit.models import (
     MLP,
@@ -29,12 +30,12 @@ from afterfit.models import (
 )
 from afterfit.penalties import L1, L2
 from afterfit.tasks import MatrixCompletion, ReLURegression, SparseClassification, SparseRecovery, SparseRegression
-from afterfit.theory.instance import posed
-from afterfit.theory.kernel import margin_features
-from afterfit.theory.programs import non_negative
-from afterfit.theory.theorems.boursier2025 import TwoTimeScales
-from afterfit.theory.theorems.lyu2023 import Classification, Regression
-from afterfit.theory.theorems.notsawo2025 import SparseRecovery as SparseRecoveryTheorem
+from afterfit.theory._instance import posed
+from afterfit.theory._kernel import margin_features
+from afterfit.theory._programs import non_negative
+from afterfit.theory._theorems.boursier2025 import TwoTimeScales
+from afterfit.theory._theorems.lyu2023 import Classification, Regression
+from afterfit.theory._theorems.notsawo2025 import SparseRecovery as SparseRecoveryTheorem
 
 pytestmark = pytest.mark.usefixtures("x64")
 

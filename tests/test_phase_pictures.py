@@ -10,11 +10,11 @@ import xarray as xr
 from matplotlib.collections import PolyCollection, QuadMesh
 from matplotlib.colors import LogNorm, to_rgb
 
-from afterfit.diagnose import VERDICTS
-from afterfit.spec import SpecError
-from afterfit.sweeps.laws import fit_power_law
-from afterfit.sweeps.phases import VERDICT_STYLES, middle, phase_diagram
-from afterfit.sweeps.pictures import curves_by_knob, scaling_law_figure
+from afterfit._base.errors import SpecError
+from afterfit._diagnose import VERDICTS
+from afterfit._sweeps.laws import fit_power_law
+from afterfit._sweeps.phases import VERDICT_STYLES, middle, phase_diagram
+from afterfit._sweeps.pictures import curves_by_knob, scaling_law_figure
 
 STRENGTHS, SCALES = np.logspace(-6, -2, 5), np.logspace(0, 2, 3)
 

@@ -11,8 +11,8 @@ import pytest
 from test_plot import SPEC, make_run
 
 import afterfit as af
-from afterfit.experiment import Experiment
-from afterfit.report import to_toml, warning, write_report
+from afterfit._cli.report import to_toml, warning, write_report
+from afterfit._training.experiment import Experiment
 
 _VOID = {"meta", "img"}
 
@@ -53,7 +53,7 @@ def read(path) -> _Page:
 
 
 def test_one_page_holds_everything(tmp_path, monkeypatch):
-    monkeypatch.setattr("afterfit.report.runs._DRAWN", 2)
+    monkeypatch.setattr("afterfit._cli.report.runs._DRAWN", 2)
     names = ["λ=1e-3 <b>&", "l2", "diverging", "late"]
     kinds = ["grokking", "accuracy", "diverged", "with the fit"]
     runs = {name: make_run(kind) for name, kind in zip(names, kinds, strict=True)}

@@ -9,7 +9,7 @@ from small_problems import X, Y, posed, task
 
 import afterfit as af
 from afterfit.dynamics import GradientFlow, RiemannianFlow
-from afterfit.dynamics.riemannian import constraints
+from afterfit.dynamics._riemannian import constraints
 from afterfit.inits import Constant, Gaussian
 from afterfit.models import (
     DiagonalNet,

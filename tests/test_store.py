@@ -27,11 +27,11 @@ from hypothesis import strategies as st
 from test_plot import SPEC, make_run
 
 import afterfit as af
-from afterfit.files import Damaged, Unreadable, arrays_from_npz, sums_of, to_json
-from afterfit.run import Run
-from afterfit.spec import SpecError
-from afterfit.store import Store
-from afterfit.store.claims import Claims
+from afterfit._base.errors import SpecError
+from afterfit._base.files import Damaged, Unreadable, arrays_from_npz, sums_of, to_json
+from afterfit._sweeps.store import Store
+from afterfit._sweeps.store.claims import Claims
+from afterfit._training.run import Run
 
 FILES = ("spec.json", "run.json", "curves.parquet", "params.npz", "log.txt", "SHA256SUMS")
 
@@ -588,8 +588,8 @@ def test_a_question_can_only_ask(tmp_path, monkeypatch, sql):
     ],
 )
 def test_memory_and_time_of_a_question_are_bounded(tmp_path, monkeypatch, sql, seconds, said):
-    monkeypatch.setattr("afterfit.store.sql.SECONDS", seconds)
-    monkeypatch.setattr("afterfit.store.sql.MEMORY", 4e8)
+    monkeypatch.setattr("afterfit._sweeps.store.sql.SECONDS", seconds)
+    monkeypatch.setattr("afterfit._sweeps.store.sql.MEMORY", 4e8)
     began = time.monotonic()
     with pytest.raises(SpecError, match=said):
         Store(tmp_path).query(sql)
@@ -730,7 +730,7 @@ def test_a_holder_that_says_nothing_holds_nothing(tmp_path, garbage):
 
 
 def test_signs_of_life_are_given(tmp_path, monkeypatch):
-    monkeypatch.setattr("afterfit.store.claims._BEAT", 0.01)
+    monkeypatch.setattr("afterfit._sweeps.store.claims._BEAT", 0.01)
     place = Store(tmp_path)._place
     claims = Claims(place)
     claims.claim(names(3))
@@ -776,7 +776,7 @@ def spawned(program: str, *args: str | Path):
 
 PROLOGUE = """
 import json, os, pathlib, signal, sys
-from afterfit.store import Store
+from afterfit._sweeps.store import Store
 store = Store(sys.argv[1])
 names = lambda count: [f"{k:016x}" for k in range(count)]
 files_in = lambda place: {path.name: path.read_bytes() for path in pathlib.Path(place).iterdir()}

@@ -16,14 +16,14 @@ import pytest
 
 import afterfit as af
 from afterfit import Experiment, SpecError, Store
+from afterfit._sweeps import Sweep, SweepFailed
+from afterfit._sweeps.knobs import parse_knob
+from afterfit._training.train import run_experiment
 from afterfit.dynamics import GradientDescent
 from afterfit.inits import ScaledGaussian
 from afterfit.models import Linear
 from afterfit.penalties import L1
-from afterfit.sweeps import Sweep, SweepFailed
-from afterfit.sweeps.knobs import parse_knob
 from afterfit.tasks import SparseRecovery
-from afterfit.train import run_experiment
 
 SPEC = Experiment(
     SparseRecovery(n=12, sparsity=1, N=9, scale=3.0),
@@ -77,7 +77,7 @@ def test_the_same_sweep_computes_nothing_again(sweep, monkeypatch):
     def forbidden(*_, **__):
         raise AssertionError("computed again")
 
-    monkeypatch.setattr("afterfit.sweeps.jobs.run_together", forbidden)
+    monkeypatch.setattr("afterfit._sweeps.jobs.run_together", forbidden)
     again = af.sweep(SPEC, OVER, seeds=2, store=sweep.store.url)
     assert again.id == sweep.id
     again.run(progress=False)

@@ -12,8 +12,9 @@ from test_report import read
 from typer.testing import CliRunner
 
 import afterfit as af
-from afterfit import SpecError, Store, Sweep, cli
-from afterfit.experiment import Experiment
+from afterfit import SpecError, Store, Sweep
+from afterfit import _cli as cli
+from afterfit._training.experiment import Experiment
 
 SWEEP = """
 [sweep]

@@ -8,17 +8,17 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from afterfit import dynamics, inits, models, penalties, tasks
-from afterfit.criteria import Criteria, Threshold
-from afterfit.diagnose import Settings, Verdict, diagnose
-from afterfit.experiment import Experiment
-from afterfit.run import Run, load
-from afterfit.spec import SpecError
-from afterfit.train import run_experiment, train
+from afterfit._base.errors import SpecError
+from afterfit._diagnose import Settings, Verdict, diagnose
+from afterfit._diagnose.thresholds import Criteria, Threshold
+from afterfit._training.experiment import Experiment
+from afterfit._training.run import Run, load
+from afterfit._training.train import run_experiment, train
 
 if TYPE_CHECKING:
     from afterfit import losses, papers, plot, theory
-    from afterfit.store import Store
-    from afterfit.sweeps import Sweep, SweepFailed, logspace, refine, slurm, sweep
+    from afterfit._sweeps import Sweep, SweepFailed, logspace, refine, slurm, sweep
+    from afterfit._sweeps.store import Store
     from afterfit.theory import forecast
 
 __version__ = "0.1.0"
@@ -57,7 +57,7 @@ __all__ = [
 
 _ELSEWHERE = {
     "forecast": "afterfit.theory",
-    "Store": "afterfit.store",
+    "Store": "afterfit._sweeps.store",
     **dict.fromkeys(("Sweep", "SweepFailed", "logspace", "refine", "slurm", "sweep"), "afterfit.sweeps"),
 }
 

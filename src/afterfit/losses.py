@@ -14,7 +14,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from afterfit.spec import Capable, nearest, require
+from afterfit._base.errors import nearest, require
+from afterfit._base.spec import Capable
 
 __all__ = ["CrossEntropy", "Exponential", "Logistic", "Loss", "Squared"]
 

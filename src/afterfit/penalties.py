@@ -18,7 +18,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
-from afterfit.spec import Spec, SpecError, nearest, require
+from afterfit._base.errors import SpecError, nearest, require
+from afterfit._base.spec import Spec
 
 if TYPE_CHECKING:
     from afterfit.models import Model

@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from afterfit.curves import KNOWN, TIME_LABEL
-from afterfit.spec import DEFINING, Spec, SpecError
+from afterfit._base.curves import KNOWN, TIME_LABEL
+from afterfit._base.errors import SpecError
+from afterfit._base.spec import DEFINING, Spec
 
 if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
-    from afterfit.diagnose import Verdict
-    from afterfit.run import Run
+    from afterfit._diagnose import Verdict
+    from afterfit._training.run import Run
 
 __all__ = [
     "TEST",

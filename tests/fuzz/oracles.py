@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 from typer.testing import CliRunner
 
 from afterfit import SpecError
-from afterfit.cli import app
-from afterfit.run import Run
+from afterfit._cli import app
+from afterfit._training.run import Run
 
 __all__ = ["Fault", "Refusal", "attempt", "check_sentence", "demand", "invoke", "same_bits", "strict_json"]
 

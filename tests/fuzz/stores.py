@@ -23,7 +23,7 @@ import numpy as np
 
 import afterfit as af
 from afterfit import SpecError
-from afterfit.files import SUMS, sums_of
+from afterfit._base.files import SUMS, sums_of
 from fuzz.nouns import choose
 from fuzz.oracles import Fault, Refusal, attempt, check_sentence, demand, invoke, strict_json, tree
 

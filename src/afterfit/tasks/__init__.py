@@ -1,11 +1,11 @@
 """Tasks, each with its loss exactly as its paper writes it. A new one is a subclass of `Task`."""
 
 from afterfit.tasks._base import Data, Task
-from afterfit.tasks.functions import CirclePoints, FourierRegression, ReLURegression, TeacherStudent
-from afterfit.tasks.given import Arrays, Images
-from afterfit.tasks.linear import MarginClassification, SparseClassification, SparseRecovery, SparseRegression
-from afterfit.tasks.matrices import MatrixCompletion, MatrixSensing
-from afterfit.tasks.modular import ModularArithmetic
+from afterfit.tasks._functions import CirclePoints, FourierRegression, ReLURegression, TeacherStudent
+from afterfit.tasks._given import Arrays, Images
+from afterfit.tasks._linear import MarginClassification, SparseClassification, SparseRecovery, SparseRegression
+from afterfit.tasks._matrices import MatrixCompletion, MatrixSensing
+from afterfit.tasks._modular import ModularArithmetic
 
 __all__ = [
     "Arrays",

@@ -5,7 +5,7 @@ known by being defined.
 """
 
 from afterfit.theory import bounds, obstacles, sensing, thresholds
-from afterfit.theory.clocks import (
+from afterfit.theory._clocks import (
     Clock,
     Clocks,
     Descent,
@@ -18,13 +18,13 @@ from afterfit.theory.clocks import (
     SlowTime,
     clocks,
 )
-from afterfit.theory.errors import NotSeparableError, Unanswered
-from afterfit.theory.explain import Explanation, Readings, explain
-from afterfit.theory.forecast import Forecast, forecast
-from afterfit.theory.instance import Instance, instance_of
-from afterfit.theory.kernel import KernelPredictor, kernel_predictor, last_layer_predictor
-from afterfit.theory.landscape import chatterjee_lojasiewicz, hessian_rank, homogeneity
-from afterfit.theory.limits import (
+from afterfit.theory._errors import NotSeparableError, Unanswered
+from afterfit.theory._explain import Explanation, Readings, explain
+from afterfit.theory._forecast import Forecast, forecast
+from afterfit.theory._instance import Instance, instance_of
+from afterfit.theory._kernel import KernelPredictor, kernel_predictor, last_layer_predictor
+from afterfit.theory._landscape import chatterjee_lojasiewicz, hessian_rank, homogeneity
+from afterfit.theory._limits import (
     ArgminQ,
     ArgminQDepth,
     KernelInterpolation,
@@ -43,9 +43,9 @@ from afterfit.theory.limits import (
     Ridge,
     limits,
 )
-from afterfit.theory.overlay import overlay, plot
-from afterfit.theory.potentials import Q, QDepth, R, SpectralQ
-from afterfit.theory.programs import (
+from afterfit.theory._overlay import overlay, plot
+from afterfit.theory._potentials import Q, QDepth, R, SpectralQ
+from afterfit.theory._programs import (
     lasso,
     max_l1_margin,
     max_l2_margin,
@@ -58,9 +58,9 @@ from afterfit.theory.programs import (
     ridge,
     single_entries,
 )
-from afterfit.theory.routes import Curves, Route
-from afterfit.theory.stationarity import Stationarity, kkt, lp_residual
-from afterfit.theory.theorems import Case, Check, Outcome, Theorem, timed
+from afterfit.theory._routes import Curves, Route
+from afterfit.theory._stationarity import Stationarity, kkt, lp_residual
+from afterfit.theory._theorems import Case, Check, Outcome, Theorem, timed
 
 __all__ = [
     "ArgminQ",

@@ -6,7 +6,7 @@ They ask what nouns can do, not which they are: a noun of your own that states t
 from __future__ import annotations
 
 from afterfit.models import LinearModel
-from afterfit.theory.instance import Instance
+from afterfit.theory._instance import Instance
 
 __all__ = [
     "not_decayed",

@@ -10,8 +10,8 @@ import numpy as np
 
 import afterfit as af
 from afterfit.papers import Entry, Finding, claim, once, run_all
-from afterfit.papers.measure import log_slope, relative_distance
-from afterfit.papers.paths import flat, initial, parameters_at
+from afterfit.papers._measure import log_slope, relative_distance
+from afterfit.papers._paths import flat, initial, parameters_at
 from afterfit.papers.woodworth2020 import PAPER
 from afterfit.papers.woodworth2020.bounds import Start, start_of
 

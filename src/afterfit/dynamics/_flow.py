@@ -1,0 +1,219 @@
+"""Gradient flow, dθ/dt = −∇(loss + β·penalty), by whatever method suits the problem."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, Key, PyTree
+
+from afterfit._base.definitions import compiled
+from afterfit._base.errors import nearest, require
+from afterfit.dynamics._base import Dynamics, State
+from afterfit.dynamics._methods import METHODS, Method
+from afterfit.dynamics._methods.dual import kernel_is_cheap
+from afterfit.dynamics._problem import Problem, norm
+
+__all__ = ["Continuous", "GradientFlow"]
+
+_MILD = 1e3  # curvature x time up to which an explicit method is as quick as any
+_EARLIEST = 1e-290  # 10⁻⁸ of which is still a number with all its digits
+_MOVED = 1e-4  # share of their norm by which parameters at rest may still move while time doubles
+
+
+class Continuous(Dynamics):
+    """A dynamics in continuous time, followed with an error of `rtol` and `atol` a step until time `until`.
+
+    `until="settled"` ends the run once the parameters have come to rest, which makes its verdict certain: not before
+    the penalty had ten times its time scale 1/β to act (without a penalty, before the loss is 10⁻⁶ of the initial one),
+    and when the last doubling of time moved the parameters by less than 10⁻⁴ of their norm. It gives up at `horizon`.
+    A run that needs more than `max_steps` steps stops there, keeps its curves, and says so. The first observation is
+    at `first` (10⁻⁸ of the end when not given).
+    """
+
+    until: float | str
+    rtol: float | None = None
+    atol: float = 1e-9
+    max_steps: int = 1_000_000
+    first: float | None = None
+    horizon: float | None = None
+    method: str = "auto"
+
+    def __check_init__(self):
+        names = ("auto", *METHODS)
+        require(self.method in names, f"unknown method {self.method!r}: {nearest(self.method, names)}")
+        if isinstance(self.until, str):
+            require(self.until == "settled", f'until must be a time or "settled", got {self.until!r}.')
+        elif isinstance(self.until, float):
+            require(self.until > 0, f"until must be a positive time, got {self.until}.")
+            require(
+                self.horizon is None,
+                f'horizon is for until="settled"; with until={self.until} leave it out, got {self.horizon}.',
+            )
+        for name in ("rtol", "atol", "horizon"):
+            value = getattr(self, name)
+            require(not isinstance(value, float) or value > 0, f"{name} must be positive, got {value}.")
+        require(self.max_steps >= 1, f"max_steps must be 1 or more, got {self.max_steps}.")
+        end = self.horizon if isinstance(self.until, str) else self.until
+        if isinstance(self.first, float) and isinstance(end, float):
+            require(
+                0 < self.first < end,
+                f"the first observation must lie between 0 and until={end}, got first={self.first}.",
+            )
+        for name, time in (("until", end), ("first", self.first)):
+            require(
+                not isinstance(time, float) or time >= _EARLIEST,
+                f"times are told apart from {_EARLIEST} on: {name} must be at least that, got {time}.",
+            )
+
+    @property
+    def end(self) -> float:
+        end = self.horizon if isinstance(self.until, str) else self.until
+        assert end is not None, "resolve() gives a settling run its horizon"
+        return end
+
+    def targets(self, observations: int) -> np.ndarray:
+        return np.geomspace(self.first or 1e-8 * self.end, self.end, observations)
+
+    def position(self, state: State) -> Array:
+        return state.memory.time
+
+    def log10_time(self, state: State) -> Float[Array, ""]:
+        return jnp.log10(state.memory.time)
+
+    def trouble(self, state: State) -> Array:
+        return state.memory.stuck & (state.memory.time < self.end)
+
+    def settled(self, problem: Problem, before: State, now: State, initial_loss: float) -> bool:
+        if self.until != "settled" or float(now.memory.time) < 2 * float(before.memory.time):
+            return False
+        weakest = problem.penalty.weakest
+        acted = (
+            float(now.memory.time) * weakest >= 10
+            if weakest > 0
+            else float(problem.loss(now.params)) <= 1e-6 * initial_loss
+        )
+        return acted and self.at_rest(before, now)
+
+    @property
+    def afterword(self) -> str:
+        return f"not settled by its horizon, t={self.end:.3g}." if self.until == "settled" else ""
+
+    def at_rest(self, before: State, now: State) -> bool:
+        """Whether the parameters have hardly moved between two states."""
+        moved = norm(jax.tree.map(jnp.subtract, now.params, before.params))
+        return float(moved) <= _MOVED * float(norm(now.params))
+
+    def work(self, state: State) -> dict[str, Array]:
+        flow = state.memory
+        return {
+            "steps_accepted": state.step - flow.rejected,
+            "steps_rejected": flow.rejected,
+            "right_hand_sides": flow.right_hand_sides,
+            "linear_solves": flow.linear_solves,
+        }
+
+    @property
+    def knob(self) -> str:
+        return (
+            f"a larger dynamics.max_steps (now {self.max_steps}), a looser dynamics.rtol, "
+            "or a smaller penalty or initialisation"
+        )
+
+
+class GradientFlow(Continuous):
+    """Gradient flow: the limit of gradient descent as its step goes to 0, on the same clock.
+
+    `method` is how it is followed. `"auto"` chooses from the problem, and the run's `method` says what and why:
+
+    - `"exact"`: the closed form, for linear regression and `models.Tangent` with a squared loss;
+    - `"path"`: exact from one change of sign to the next, for `models.Linear` under `penalties.L1`;
+    - `"dual"`: as many variables as data, for `DiagonalNet` and `DiagonalProduct`;
+    - `"implicit"`: steps as long as the slow time scale 1/β allows, for few data and many parameters;
+    - `"stabilised"`: Runge–Kutta–Chebyshev steps, for stiff problems with many data;
+    - `"explicit"`: an adaptive Runge–Kutta method, for mild problems.
+
+    ```python
+    GradientFlow(until=2e4)
+    ```
+    """
+
+    follows_flow = True
+
+    def resolve(self, problem: Problem, params: PyTree[Array]) -> tuple[GradientFlow, str]:
+        name, why = (self.method, "asked for") if self.method != "auto" else choose(self, problem, params)
+        rtol = METHODS[name].default_rtol if self.rtol is None else self.rtol
+        horizon = self.horizon
+        if self.until == "settled" and horizon is None:
+            horizon = _horizon(problem, params)
+        return self.replace(method=name, rtol=rtol, horizon=horizon), f"{name}: {why}"
+
+    def check(self, problem: Problem, params: PyTree[Array]) -> None:
+        if self.method != "auto":
+            obstacle = METHODS[self.method].obstacle(problem, params)
+            others = [name for name, method in METHODS.items() if method.obstacle(problem, params) is None]
+            require(
+                obstacle is None,
+                f"method {self.method!r} cannot follow this flow: {obstacle}. Here choose auto or one of: "
+                f"{', '.join(others)}.",
+            )
+
+    @property
+    def _method(self) -> Method:
+        assert self.rtol is not None, "resolve() gives a flow its tolerance"
+        return METHODS[self.method](self.rtol, self.atol, self.max_steps)
+
+    def start(self, problem: Problem, params: PyTree[Array], key: Key[Array, ""]) -> State:
+        return State(params, self._method.start(problem, params), jnp.zeros((), jnp.int64), key)
+
+    def advance(self, problem: Problem, state: State, target: Array, limit: Int[Array, ""]) -> State:
+        return self._method.advance(problem, state, target, state.step + limit)
+
+
+def choose(flow: GradientFlow, problem: Problem, params: PyTree[Array]) -> tuple[str, str]:
+    """The method for this problem, and why."""
+    possible = {name for name, method in METHODS.items() if method.obstacle(problem, params) is None}
+    numbers = sum(leaf.size for leaf in jax.tree.leaves(params))
+    n = problem.data.n
+    if "exact" in possible:
+        return "exact", "the model is linear in its parameters and the loss squared, so the flow has a closed form"
+    if "path" in possible:
+        return "path", "linear regression under L1 is exact from one change of sign to the next"
+    if "dual" in possible:
+        steps = "implicit" if kernel_is_cheap(problem) else "Runge–Kutta–Chebyshev"
+        return "dual", f"all {numbers} parameters of a diagonal net move with {n} dual variables ({steps} steps)"
+    if not problem.penalty.smooth:
+        return "explicit", (
+            f"the penalty {type(problem.penalty).__name__} has kinks, at which steps get short: "
+            "GradientDescent and ProximalGradient are made for it"
+        )
+    stiffness = float(_curvature(problem, params)) * (flow.horizon or _as_time(flow.until) or _horizon(problem, params))
+    stiff = f"curvature x time is {stiffness:.1g} at the start"
+    if stiffness <= _MILD:
+        return "explicit", f"{stiff}: mild"
+    if "implicit" in possible:
+        return "implicit", f"{stiff}, and {n} examples are few beside {numbers} parameters"
+    return "stabilised", f"{stiff}, and {METHODS['implicit'].obstacle(problem, params)}"
+
+
+def _as_time(until: float | str) -> float | None:
+    return until if isinstance(until, float) else None
+
+
+def _horizon(problem: Problem, params: PyTree[Array]) -> float:
+    """When a run that has not settled gives up: 1000 times the slow time scale, or long after the fast one."""
+    if problem.penalty.weakest > 0:
+        return 1e3 / problem.penalty.weakest
+    return 1e8 / max(float(_curvature(problem, params)), 1e-12)
+
+
+@compiled
+def _curvature(problem: Problem, params: PyTree[Array]) -> Float[Array, ""]:
+    """The largest curvature of the objective, at `params`."""
+    from afterfit.dynamics._methods.chebyshev import RungeKuttaChebyshev, spectral_radius
+
+    def field(params: PyTree[Array]) -> PyTree[Array]:
+        return jax.tree.map(jnp.negative, problem.gradient(params))
+
+    dtype = jax.tree.leaves(params)[0].dtype
+    return spectral_radius(field, params, RungeKuttaChebyshev.any_direction(params), jnp.zeros((), dtype))[0]
