@@ -25,7 +25,7 @@ import afterfit as af
 from afterfit import tasks
 from afterfit._base.spec import Spec
 from afterfit._cli import app
-from afterfit._diagnose import VERDICTS, Settings
+from afterfit._diagnose import VERDICTS, DiagnosisSettings
 from afterfit._sweeps.knobs import parse_values
 
 ROOT = Path(__file__).parents[1]
@@ -267,7 +267,7 @@ def test_every_threshold_is_the_tasks():
 def test_every_setting_of_the_diagnosis_has_its_default():
     rows = table_rows(text_of("docs/concepts.md"), "Verdicts")
     said = {row[0].strip("`"): float(row[1]) for row in rows if row[0].startswith("`")}
-    assert said == dataclasses.asdict(Settings())
+    assert said == dataclasses.asdict(DiagnosisSettings())
 
 
 @pytest.mark.parametrize("name", ["README.md", "docs/concepts.md"])

@@ -8,10 +8,12 @@ from . import plot as plot
 from . import tasks as tasks
 from . import theory as theory
 from ._base.errors import SpecError as SpecError
+from ._diagnose.guesses import guess_criteria as guess_criteria
 from ._diagnose.judge import diagnose as diagnose
+from ._diagnose.log import read_log as read_log
 from ._diagnose.thresholds import Criteria as Criteria
 from ._diagnose.thresholds import Threshold as Threshold
-from ._diagnose.verdict import Settings as Settings
+from ._diagnose.verdict import DiagnosisSettings as DiagnosisSettings
 from ._diagnose.verdict import Verdict as Verdict
 from ._sweeps.knobs import logspace as logspace
 from ._sweeps.refine import refine as refine

@@ -16,7 +16,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 
 from afterfit._base.errors import SpecError
@@ -110,6 +109,8 @@ def arrays_to_npz(tree: Any) -> bytes:
 
     The same arrays give the same bytes: NumPy writes no times into the file.
     """
+    import jax  # not at the top: JSON and checksums are needed where nothing is trained
+
     leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
     arrays: dict[str, Any] = {json.dumps([_key(key) for key in path]): np.asarray(leaf) for path, leaf in leaves}
     buffer = io.BytesIO()
@@ -161,6 +162,8 @@ def _array_from_npy(content: bytes) -> np.ndarray:
 
 
 def _key(key: Any) -> str | int:
+    import jax
+
     if isinstance(key, jax.tree_util.SequenceKey | jax.tree_util.FlattenedIndexKey):
         return getattr(key, "idx", getattr(key, "key", 0))
     return str(getattr(key, "key", getattr(key, "name", key)))

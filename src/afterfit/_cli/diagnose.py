@@ -13,7 +13,7 @@ __all__ = ["diagnose"]
 
 
 def diagnose(
-    file: Annotated[Path, typer.Argument(metavar="CURVES.CSV", help="A CSV file whose first line names its columns.")],
+    file: Annotated[Path, typer.Argument(metavar="LOG", help="A CSV file whose first line names its columns.")],
     time: Annotated[str | None, typer.Option(metavar="COLUMN", help="Time, steps or epochs.")] = None,
     train: Annotated[str | None, typer.Option(metavar="COLUMN", help="The training curve.")] = None,
     test: Annotated[str | None, typer.Option(metavar="COLUMN", help="The test curve.")] = None,
@@ -43,11 +43,13 @@ def diagnose(
     or val_…, and step, epoch or time. An empty cell is a value that was not observed.
     """
     from afterfit._base.files import json_text
-    from afterfit._diagnose import column_names, explain_criteria, guess_columns, guess_criteria, read_as, read_csv
-    from afterfit._diagnose import diagnose as judge
+    from afterfit._diagnose.columns import guess_columns, read_as
+    from afterfit._diagnose.guesses import guess_criteria
+    from afterfit._diagnose.judge import diagnose as judge
+    from afterfit._diagnose.log import open_log, read_log
 
-    columns = guess_columns(column_names(file), time=time, train=train, test=test)
-    curves: dict[str, Any] = read_csv(
+    columns = guess_columns(open_log(file).names(), time=time, train=train, test=test)
+    curves: dict[str, Any] = read_log(
         file, time=columns.time, train=columns.train, test=columns.test, loss=columns.loss, norms=norm or []
     )
     like = (train_like or read_as(columns.train), test_like or read_as(columns.test))
@@ -62,4 +64,4 @@ def diagnose(
     else:
         print_verdict("", verdict.describe())
         say(f"Columns: {columns}")
-        say(f"Criteria: {explain_criteria(criteria)}")
+        say(f"Criteria: {criteria}")

@@ -6,21 +6,7 @@ Everything is done on errors over log time. An accuracy a is read as the error 1
 time as τ = log₁₀ t: grokking lives on a log axis, and a verdict must not depend on the unit of time.
 """
 
-from afterfit._diagnose.columns import Columns, guess_columns, read_as
-from afterfit._diagnose.elsewhere import column_names, explain_criteria, guess_criteria, read_csv
 from afterfit._diagnose.judge import diagnose
-from afterfit._diagnose.verdict import VERDICTS, Settings, Verdict
+from afterfit._diagnose.verdict import VERDICTS, DiagnosisSettings, Verdict
 
-__all__ = [
-    "VERDICTS",
-    "Columns",
-    "Settings",
-    "Verdict",
-    "column_names",
-    "diagnose",
-    "explain_criteria",
-    "guess_columns",
-    "guess_criteria",
-    "read_as",
-    "read_csv",
-]
+__all__ = ["VERDICTS", "DiagnosisSettings", "Verdict", "diagnose"]

@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from afterfit._diagnose.thresholds import Threshold
-from afterfit._diagnose.verdict import Settings
+from afterfit._diagnose.verdict import DiagnosisSettings
 from afterfit._diagnose.words import at, number
 
 FEWEST = 3  # observations: below this one stray point would decide
 _SAMPLES = 101  # of a curve, evenly spread in log time, to take a median
 _HEEDED = 5  # observations at the end: with fewer, a robust line follows a single stray one …
 _NEIGHBOURS = 41  # at most, of an observation, that its noise is told by
-_FURTHEST = 4  # … but it looks no further back than this many times `Settings.end`, however few they are
+_FURTHEST = 4  # … but it looks no further back than this many times the settings' `end`, however few they are
 _AS_GOOD = 0.1  # of the threshold: below it one error is as good as another
 _HOVERING = 0.5  # lapses within the slack of the threshold are forgiven up to this share of the time it is met
 
@@ -34,10 +34,12 @@ class Errors:
     tau: NDArray
     curve: NDArray
     threshold: Threshold
-    settings: Settings
+    settings: DiagnosisSettings
 
     @classmethod
-    def observed(cls, name: str, tau: NDArray, values: NDArray, threshold: Threshold, settings: Settings) -> Errors:
+    def observed(
+        cls, name: str, tau: NDArray, values: NDArray, threshold: Threshold, settings: DiagnosisSettings
+    ) -> Errors:
         """The curve at the positive times at which it has a value."""
         there = (tau > -np.inf) & np.isfinite(values)
         return cls(name, tau[there], values[there], threshold, settings)
@@ -72,9 +74,9 @@ class Errors:
         """The error at the end: the last observation, kept between a robust line through the last stretch and its
         median.
 
-        The stretch takes `Settings.end` decades, or five observations where these take longer, but no more than
-        four times `Settings.end`. So a sparse curve ends where its last observation is, a curve that still improves
-        where it has got to, and in a dense one neither noise nor a stray last observation decides.
+        The stretch takes `end` decades of the settings, or five observations where these take longer, but no more than
+        four times `end`. So a sparse curve ends where its last observation is, a curve that still improves where it has
+        got to, and in a dense one neither noise nor a stray last observation decides.
         """
         s = self.settings
         reach = self.tau[-1] - self.tau[max(0, self.tau.size - _HEEDED)]

@@ -14,7 +14,7 @@ from afterfit._diagnose.curve import FEWEST, Errors, Spell, sentence, spell_of
 from afterfit._diagnose.passage import Passage, companions_of, expected, fall_of, passage_between, say_passage
 from afterfit._diagnose.scale import check_thresholds
 from afterfit._diagnose.thresholds import Criteria, Threshold
-from afterfit._diagnose.verdict import Settings, Verdict
+from afterfit._diagnose.verdict import DiagnosisSettings, Verdict
 from afterfit._diagnose.words import at, difference, number, power_of_ten, times
 
 __all__ = ["diagnose"]
@@ -30,7 +30,7 @@ def diagnose(
     loss: ArrayLike | None = None,
     diverged: bool = False,
     log10_time: ArrayLike | None = None,
-    settings: Settings = Settings(),
+    settings: DiagnosisSettings = DiagnosisSettings(),
 ) -> Verdict:
     """What the curves `train` and `test` over `time` show, by the thresholds in `criteria`.
 
@@ -93,7 +93,7 @@ class _Log:
     loss: NDArray | None
     norms: Mapping[str, NDArray]
     criteria: Criteria
-    settings: Settings
+    settings: DiagnosisSettings
 
     def first(self, count: int) -> _Log:
         """The first `count` rows."""

@@ -7,6 +7,7 @@ import dataclasses
 import numpy as np
 
 from afterfit._base.errors import nearest, require
+from afterfit._diagnose.words import number
 
 __all__ = ["Criteria", "Threshold"]
 
@@ -51,6 +52,14 @@ class Criteria:
 
     train: Threshold
     test: Threshold
+
+    def __str__(self) -> str:
+        """How each curve is read and what it has to reach."""
+        words = [
+            f"{name} is read as an {t.like}, {done} at {'≤' if t.like == 'error' else '≥'} {number(t.value)}"
+            for name, t, done in (("train", self.train, "fitted"), ("test", self.test, "generalised"))
+        ]
+        return "; ".join(words) + "."
 
     @classmethod
     def errors(cls, fit: float, generalise: float) -> Criteria:

@@ -11,7 +11,7 @@ from afterfit._base.errors import nearest, require
 from afterfit._diagnose.thresholds import Criteria, Threshold
 from afterfit._diagnose.words import number
 
-__all__ = ["VERDICTS", "Settings", "Verdict"]
+__all__ = ["VERDICTS", "DiagnosisSettings", "Verdict"]
 
 
 VERDICTS = (
@@ -40,8 +40,8 @@ _UNGENERALISED = ("misgrokking", "never generalised", "grokking under way", "gro
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
-    """Where diagnosis draws its lines. Every default can be changed: `Settings(delay=10.0)`.
+class DiagnosisSettings:
+    """Where diagnosis draws its lines. Every default can be changed: `DiagnosisSettings(delay=10.0)`.
 
     - `delay`: t_gen / t_fit from which generalisation counts as delayed. Both times depend on thresholds and
       on where the observations lie: asking an exponentially falling error for 10⁻⁴ instead of 10⁻² already

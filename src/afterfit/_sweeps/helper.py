@@ -1,4 +1,4 @@
-"""A process that does jobs for another one: `python -m afterfit._sweeps.helper`, started by `afterfit._sweeps.processes`.
+"""A process that does jobs for another one: `python -m afterfit._sweeps.helper`, started by `processes`.
 
 It reads what to do from its standard input and writes what comes of it to its standard output, pickled. The thread that
 reads does nothing else, so that it hears at once when it is to stop, or when the other process is gone.

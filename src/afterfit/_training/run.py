@@ -31,7 +31,7 @@ from afterfit._base.files import (
     sums_of,
     to_json,
 )
-from afterfit._diagnose import Settings, Verdict, diagnose
+from afterfit._diagnose import DiagnosisSettings, Verdict, diagnose
 from afterfit._diagnose.thresholds import Criteria, Threshold
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class Run:
         return self.diagnose()
 
     def diagnose(
-        self, *, fit: float | None = None, generalise: float | None = None, settings: Settings | None = None
+        self, *, fit: float | None = None, generalise: float | None = None, settings: DiagnosisSettings | None = None
     ) -> Verdict:
         """The verdict under other thresholds: `fit` for the training metric, `generalise` for the test metric."""
         criteria, curves = self.judged(fit=fit, generalise=generalise).criteria, self.curves
@@ -121,7 +121,7 @@ class Run:
             loss=curves["train_loss"].values if "train_loss" in curves else None,
             diverged=self.status == "diverged",
             log10_time=curves["log10_time"].values,
-            settings=settings or Settings(),
+            settings=settings or DiagnosisSettings(),
         )
 
     def judged(self, *, fit: float | None = None, generalise: float | None = None) -> Run:

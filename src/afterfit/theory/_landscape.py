@@ -1,6 +1,6 @@
 """Whether a theorem about the landscape of the loss applies at a point: homogeneity, manifold, Łojasiewicz constant.
 
-Functions take a `Problem` and its parameters in double precision, as `afterfit._training.train.prepare` gives them inside
+Functions take a `Problem` and its parameters in double precision, as `prepare` gives them inside
 `jax.enable_x64(True)`, and return plain numbers. They look at a problem and at single points, never at a run.
 
 ```python
