@@ -1,16 +1,19 @@
-"""Write the pages made of the gallery: docs/gallery.md from the entries, docs/ledger.md from what was measured.
+"""Write the pages that are made: docs/api.md, docs/gallery.md from the entries, docs/ledger.md from what was measured.
 
 Run by `make pages`. `afterfit verify --ledger docs/ledger.jsonl` measures; rows of claims that are no more are dropped.
 """
 
 from __future__ import annotations
 
+import inspect
 import re
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from types import FunctionType, ModuleType
 
+import afterfit
 from afterfit.papers import SCALES, Entry, Paper, entries
 from afterfit.papers._ledger import Kept, Ledger
 
@@ -23,10 +26,46 @@ def pages() -> dict[Path, str]:
     ours = [entry for entry in entries().values() if type(entry).__module__.startswith("afterfit.")]
     ledger = Ledger(LEDGER)
     return {
+        DOCS / "api.md": _api(),
         DOCS / "gallery.md": _gallery(ours),
         DOCS / "ledger.md": _ledger(ours, ledger),
         LEDGER: ledger.tidy((entry.id, claim.words) for entry in ours for claim in entry.claims),
     }
+
+
+def _api() -> str:
+    parts = [
+        "# Everything public",
+        "",
+        _made("what `afterfit` exports and its docstrings"),
+        _fill(
+            "What can be imported and is meant to be. Anything else has a name that begins with an underscore, or is "
+            "in a module that does, and may change without notice."
+        ),
+        "",
+    ]
+    for module in (afterfit, *(getattr(afterfit, name) for name in dir(afterfit) if _is_module(afterfit, name))):
+        parts += [f"## {module.__name__}", "", _first_sentence(module), "", "| name | what it is |", "|---|---|"]
+        parts += [f"| `{name}` | {_cell(_about(module, name))} |" for name in dir(module)]
+        parts += [""]
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def _is_module(module: ModuleType, name: str) -> bool:
+    return isinstance(getattr(module, name), ModuleType)
+
+
+def _about(module: ModuleType, name: str) -> str:
+    """The first sentence of what is said of a public thing; of a number or a word, itself."""
+    value = getattr(module, name)
+    documented = isinstance(value, type | FunctionType | ModuleType)
+    return _first_sentence(value) if documented else f"`{value!r}`"
+
+
+def _first_sentence(value: object) -> str:
+    text = " ".join((inspect.getdoc(value) or "").split("\n\n")[0].split())
+    assert text, f"{value} is public and says nothing of itself"
+    return re.split(r"(?<!App\.)(?<!al\.)(?<=\.) (?=[A-Z`])", text)[0]
 
 
 def _gallery(ours: list[Entry]) -> str:

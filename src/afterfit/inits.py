@@ -30,6 +30,10 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 class Init(Spec):
     """Initial parameters. A new one is a subclass with `draw`, which gives values to one array."""
 

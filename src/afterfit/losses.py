@@ -19,6 +19,11 @@ from afterfit._base.spec import Capable
 
 __all__ = ["CrossEntropy", "Exponential", "Logistic", "Loss", "Squared"]
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 _FACTORS = {
     "sum": lambda n: 1.0,  # Woodworth et al. 2020, §2; Boursier et al. 2025, (8)
     "half_sum": lambda n: 0.5,  # Notsawo et al. 2025, §3.1

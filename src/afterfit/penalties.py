@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 __all__ = ["L1", "L2", "NoPenalty", "Nuclear", "Penalty", "Sobolev", "Sum"]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 class Penalty(Spec):
     """A penalty h with a strength β ≥ 0: the objective is loss + β·h(params).
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import math
 import re
 import textwrap
 from typing import TYPE_CHECKING, Any
 
+import matplotlib.figure
 import numpy as np
-from matplotlib.figure import Figure
 
 from afterfit._base.curves import KNOWN, TIME_LABEL
 from afterfit._base.errors import SpecError
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = [
     "TEST",
     "TRAIN",
+    "Figure",
     "Moment",
     "Overlay",
     "legend_below",
@@ -38,6 +40,11 @@ __all__ = [
     "verdict_of",
 ]
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 # Colour-blind safe, and told apart without colour by their dashes and widths.
 TRAIN = {"color": "#0072B2", "linestyle": "--", "linewidth": 1.4}
 TEST = {"color": "#D55E00", "linestyle": "-", "linewidth": 2.0}
@@ -49,6 +56,15 @@ _NORMS = {
     ),
 }
 _PHASES = {"t_fit": (r"t_\mathrm{fit}", ":"), "t_gen": (r"t_\mathrm{gen}", "-.")}
+
+
+class Figure(matplotlib.figure.Figure):
+    """Matplotlib's, shown by a notebook wherever it is the value of a cell, without `%matplotlib inline` or pyplot."""
+
+    def _repr_png_(self) -> bytes:
+        content = io.BytesIO()
+        self.savefig(content, format="png", dpi=110, bbox_inches="tight")
+        return content.getvalue()
 
 
 _FAR = 1e3  # times its first value, beyond which a diverging curve leaves through the top of the picture

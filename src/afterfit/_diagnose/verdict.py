@@ -82,7 +82,7 @@ class DiagnosisSettings:
             require(0 < value < 1, f"diagnosis setting {name} must lie between 0 and 1, got {value!r}.")
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Verdict:
     """What the curves show.
 
@@ -136,6 +136,9 @@ class Verdict:
             facts.append(f"{math.floor(100 * self.progress)} % of the way from {before} to {goal}")
             facts.append(f"at its present pace there at t={number(self.t_expected)}")
         return f"{self.kind.capitalize()}: {', '.join(facts)}" if facts else self.kind.capitalize()
+
+    def __repr__(self) -> str:
+        return f"<Verdict {self}>"
 
     def describe(self) -> str:
         """The verdict and its evidence, one sentence a line."""

@@ -23,3 +23,7 @@ __all__ = [
     "SymmetricFactorisation",
     "Tangent",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -36,6 +36,11 @@ __all__ = [
     "run_all",
 ]
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 GROUP = "afterfit.papers"  # of the entry points by which installed packages are found
 
 

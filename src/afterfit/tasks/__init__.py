@@ -1,5 +1,6 @@
 """Tasks, each with its loss exactly as its paper writes it. A new one is a subclass of `Task`."""
 
+from afterfit.models._inputs import Entries, OneHot, Signature
 from afterfit.tasks._base import Data, Task
 from afterfit.tasks._functions import CirclePoints, FourierRegression, ReLURegression, TeacherStudent
 from afterfit.tasks._given import Arrays, Images
@@ -11,16 +12,23 @@ __all__ = [
     "Arrays",
     "CirclePoints",
     "Data",
+    "Entries",
     "FourierRegression",
     "Images",
     "MarginClassification",
     "MatrixCompletion",
     "MatrixSensing",
     "ModularArithmetic",
+    "OneHot",
     "ReLURegression",
+    "Signature",
     "SparseClassification",
     "SparseRecovery",
     "SparseRegression",
     "Task",
     "TeacherStudent",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

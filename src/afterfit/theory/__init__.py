@@ -138,3 +138,7 @@ __all__ = [
     "thresholds",
     "timed",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__
