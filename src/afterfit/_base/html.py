@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable
 
-__all__ = ["Raw", "escape", "folded", "table"]
+__all__ = ["Raw", "escape", "folded", "listed", "table"]
 
 
 class Raw(str):
@@ -30,7 +30,13 @@ def table(head: Iterable[object], rows: Iterable[Iterable[object]], caption: str
     return Raw(f'<div style="overflow-x:auto"><table>{parts}</table></div>')
 
 
+def listed(items: Iterable[object]) -> Raw:
+    """A list; nothing if it is empty."""
+    lines = "".join(f"<li>{escape(item)}</li>" for item in items)
+    return Raw(f"<ul>{lines}</ul>" if lines else "")
+
+
 def folded(summary: str, items: Iterable[object]) -> Raw:
     """A list behind its summary; nothing if it is empty."""
-    lines = "".join(f"<li>{escape(item)}</li>" for item in items)
-    return Raw(f"<details><summary>{escape(summary)}</summary><ul>{lines}</ul></details>" if lines else "")
+    inside = listed(items)
+    return Raw(f"<details><summary>{escape(summary)}</summary>{inside}</details>" if inside else "")

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 from afterfit._base.errors import nearest, require
+from afterfit._base.html import escape, listed
 from afterfit._diagnose.thresholds import Criteria, Threshold
 from afterfit._diagnose.words import number
 
@@ -143,6 +144,9 @@ class Verdict:
     def describe(self) -> str:
         """The verdict and its evidence, one sentence a line."""
         return "\n".join([str(self), *(f"  - {sentence}" for sentence in self.evidence)])
+
+    def _repr_html_(self) -> str:
+        return f"<p><strong>{escape(self)}</strong></p>{listed(self.evidence)}"
 
     def to_dict(self) -> dict[str, Any]:
         """This verdict as plain data, ready for JSON (which has no infinity: it is written as `"inf"`)."""
