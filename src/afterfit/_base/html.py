@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import html
 from collections.abc import Iterable
 
-__all__ = ["Raw", "escape", "folded", "listed", "table"]
+__all__ = ["Raw", "escape", "folded", "image", "listed", "table"]
 
 
 class Raw(str):
@@ -40,3 +41,9 @@ def folded(summary: str, items: Iterable[object]) -> Raw:
     """A list behind its summary; nothing if it is empty."""
     inside = listed(items)
     return Raw(f"<details><summary>{escape(summary)}</summary>{inside}</details>" if inside else "")
+
+
+def image(png: bytes, says: str) -> Raw:
+    """A picture with nothing beside it; `says` is for those who do not see it."""
+    content = base64.b64encode(png).decode()
+    return Raw(f'<img alt="{escape(says)}" style="max-width:100%" src="data:image/png;base64,{content}">')

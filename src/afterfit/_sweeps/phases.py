@@ -12,11 +12,10 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis, XAxis
 from matplotlib.collections import PolyCollection
 from matplotlib.colors import LogNorm, Normalize, rgb_to_hsv, to_hex, to_rgb
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from afterfit._base.errors import nearest, require
-from afterfit.plot import legend_below, plain
+from afterfit.plot import Figure, legend_below, plain
 
 __all__ = ["VERDICT_STYLES", "middle", "phase_diagram"]
 

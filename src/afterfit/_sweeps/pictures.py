@@ -8,12 +8,11 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LinearSegmentedColormap, LogNorm, Normalize
-from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 
 from afterfit._sweeps.laws import PowerLaw
 from afterfit._sweeps.phases import middle
-from afterfit.plot import legend_below, plain
+from afterfit.plot import Figure, legend_below, plain
 
 __all__ = ["curves_by_knob", "scaling_law_figure"]
 

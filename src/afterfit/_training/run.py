@@ -31,14 +31,15 @@ from afterfit._base.files import (
     sums_of,
     to_json,
 )
+from afterfit._base.html import escape, image, table
 from afterfit._diagnose import DiagnosisSettings, Verdict, diagnose
 from afterfit._diagnose.thresholds import Criteria, Threshold
 
 if TYPE_CHECKING:
     import xarray as xr
-    from matplotlib.figure import Figure
 
     from afterfit._training.experiment import Experiment
+    from afterfit.plot import Figure
     from afterfit.tasks import Data
 
 __all__ = ["FILES", "TIMES", "Run", "check_files", "load", "replaceable"]
@@ -275,6 +276,22 @@ class Run:
 
     def __repr__(self) -> str:
         return f"<Run {self.spec['task']['kind']} · {self.spec['model']['kind']} · {self.status}>"
+
+    def _repr_html_(self) -> str:
+        """For a notebook: the verdict with its evidence, the picture, and what it took."""
+        from afterfit.plot import setting_line, verdict_of
+
+        verdict, said = verdict_of(self)
+        judged = escape(said) if verdict is None else verdict._repr_html_()
+        work = ", ".join(f"{what.replace('_', ' ')} {count:,}" for what, count in self.work.items())
+        facts = {
+            "status": f"{self.status}: {self.message}" if self.message else self.status,
+            "method": self.method,
+            "work": f"{work}; {self.seconds:.3g} s",
+            "setting": setting_line(self.spec),
+        }
+        rows = [(name, text) for name, text in facts.items() if text]
+        return f"{judged}{image(self.plot()._repr_png_(), said)}{table(('', ''), rows)}"
 
 
 def load(directory: str | Path) -> Run:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import importlib.metadata
 import io
 import json
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from afterfit._base.errors import SpecError
 from afterfit._base.files import write_atomically
-from afterfit._base.html import escape
+from afterfit._base.html import escape, image
 from afterfit._training.experiment import Experiment, flatten
 
 if TYPE_CHECKING:
@@ -94,8 +93,7 @@ def section(heading: str, content: str) -> str:
 
 
 def picture(figure: Figure | bytes, alt: str) -> str:
-    data = base64.b64encode(figure if isinstance(figure, bytes) else picture_bytes(figure)).decode()
-    return f'<p><img src="data:image/png;base64,{data}" alt="{escape(alt)}"></p>'
+    return f"<p>{image(figure if isinstance(figure, bytes) else picture_bytes(figure), alt)}</p>"
 
 
 _PAGE = """<!DOCTYPE html>
