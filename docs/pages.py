@@ -1,4 +1,4 @@
-"""Write the pages that are made: docs/api.md, docs/gallery.md, docs/ledger.md, and tables of docs/concepts.md, theory.md.
+"""Write the pages that are made: api.md, gallery.md, ledger.md, and the tables of concepts.md and theory.md.
 
 Run by `make pages`. `afterfit verify --ledger docs/ledger.jsonl` measures; rows of claims that are no more are dropped.
 """
