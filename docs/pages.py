@@ -114,7 +114,7 @@ def _limits() -> Iterator[str]:
     yield from ("| limit | class | what it is | regime | source |", "|---|---|---|---|---|")
     for rule in afterfit.theory.Limit.known():
         words = (_cell(text) for text in (rule.name, f"`{rule.__name__}`", _first_sentence(rule), rule.regime))
-        yield f"| {' | '.join(words)} | {rule.source} |"
+        yield f"| {' | '.join(words)} | {getattr(rule, 'source', 'depends on the model')} |"
 
 
 def _clocks() -> Iterator[str]:
