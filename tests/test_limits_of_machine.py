@@ -112,14 +112,14 @@ def test_a_step_that_needs_more_than_its_data_and_parameters_is_refused():
 @pytest.mark.parametrize(
     "attempt",
     [
-        lambda: af.sweep(SMALL, {"init.scale": af.logspace(1, 2, HUGE)}),
+        lambda: af.sweep(SMALL, {"init.scale": af.geomspace(1, 2, HUGE)}),
         lambda: parse_values(f"lin:0:1:{HUGE}", "init.scale"),
         lambda: af.sweep(SMALL, {"init.scale": range(1, HUGE)}),
         lambda: af.sweep(SMALL, {"init.scale": [1.0]}, seeds=HUGE),
         lambda: af.sweep(SMALL, {"init.scale": [1.0]}, seeds=10**20),
         lambda: af.sweep(SMALL, {"init.scale": [1.0]}, seeds=range(HUGE)),
         lambda: af.sweep(
-            SMALL, dict.fromkeys(("init.scale", "dynamics.lr", "task.noise_variance"), af.logspace(1, 2, 1000))
+            SMALL, dict.fromkeys(("init.scale", "dynamics.lr", "task.noise_variance"), af.geomspace(1, 2, 1000))
         ),
         lambda: af.sweep(SMALL, af.refine("init.scale", resolution=2**30 + 1, budget=10**10)),
         lambda: af.sweep(SMALL, af.refine("init.scale", "dynamics.lr", resolution=2**20 + 1, budget=10**13)),

@@ -10,7 +10,7 @@ import pytest
 from slurm_node import say, slurm_node  # noqa: F401  (a fixture)
 
 import afterfit as af
-from afterfit._base.errors import SpecError
+from afterfit._base.errors import ClusterError, SpecError
 from afterfit._sweeps import cluster, slurm
 from afterfit._sweeps.cluster import carry_out
 from afterfit._sweeps.plan import Job
@@ -105,5 +105,5 @@ def test_a_sweep_through_the_queue(slurm_node, elsewhere, tmp_path, caplog):  # 
 
 
 def test_slurms_refusal_is_passed_on(slurm_node, elsewhere):  # noqa: F811
-    with pytest.raises(SpecError, match="invalid partition"):
+    with pytest.raises(ClusterError, match="invalid partition"):
         next(carry_out([job(SHORT)], slurm(partition="nowhere", memory="2GB"), lambda runs: None))

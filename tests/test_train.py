@@ -26,7 +26,7 @@ import xarray as xr
 from conftest import flat
 
 import afterfit as af
-from afterfit._base.errors import SpecError
+from afterfit._base.errors import Damaged, SpecError, Unreadable
 from afterfit.dynamics import SGD, Discrete, GradientDescent, GradientFlow, LossScaledDescent
 from afterfit.inits import Gaussian, He
 from afterfit.models import MLP, Function, Linear, MatrixFactorisation
@@ -585,24 +585,24 @@ def sum_up(directory):
 
 
 def test_what_is_not_a_run_is_not_read(run, tmp_path):
-    with pytest.raises(SpecError, match="is not a run"):
+    with pytest.raises(Damaged, match="is not a run"):
         af.load(tmp_path / "nothing")
     directory = run.save(tmp_path / "run")
     facts = json.loads((directory / "run.json").read_text())
     (directory / "run.json").write_text(json.dumps({**facts, "format": 99}))
-    with pytest.raises(SpecError, match=r"run\.json does not match its checksum"):
+    with pytest.raises(Damaged, match=r"run\.json does not match its checksum"):
         af.load(directory)
     sum_up(directory)
-    with pytest.raises(SpecError, match=r"newer afterfit \(format 99.*upgrade"):
+    with pytest.raises(Unreadable, match=r"newer afterfit \(format 99.*upgrade"):
         af.load(directory)
     (directory / "run.json").write_text(json.dumps(facts))
     pickled = {'["w"]': np.array([print], dtype=object)}  # in NumPy's clothes
     np.savez(directory / "params.npz", **pickled)
     sum_up(directory)
-    with pytest.raises(SpecError, match=r"params\.npz cannot be read \(an array of object"):
+    with pytest.raises(Damaged, match=r"params\.npz cannot be read \(an array of object"):
         af.load(directory)
     (directory / "curves.parquet").unlink()
-    with pytest.raises(SpecError, match=r"no curves\.parquet"):
+    with pytest.raises(Damaged, match=r"no curves\.parquet"):
         af.load(directory)
 
 
@@ -622,5 +622,5 @@ def test_runs_of_the_first_format_are_still_read(run, tmp_path):
     assert "1970" not in (again.save(directory) / "log.txt").read_text()  # and may be replaced by one of today
     (directory / "log.txt").unlink()
     (directory / "SHA256SUMS").unlink()
-    with pytest.raises(SpecError, match="no SHA256SUMS"):  # one of today that lost them is not one of then
+    with pytest.raises(Damaged, match="no SHA256SUMS"):  # one of today that lost them is not one of then
         af.load(directory)

@@ -164,7 +164,7 @@ spec = af.Experiment(
     af.tasks.MatrixCompletion(12, 12, 1, observed=0.6), af.models.MatrixFactorisation(6),
     af.dynamics.GradientDescent(1e-2, {steps}), af.penalties.L2(1e-2), af.inits.Gaussian(1.0), observations=60,
 )
-over = {{"penalty.strength": af.logspace(1e-3, 1, 5), "init.scale": af.logspace(0.03, 3, 5)}}
+over = {{"penalty.strength": af.geomspace(1e-3, 1, 5), "init.scale": af.geomspace(0.03, 3, 5)}}
 sweep = af.sweep(spec, over, seeds=2, store={store!r})
 print("began", flush=True)
 try:

@@ -102,7 +102,7 @@ def _setting(changes: dict[str, Any], words: str) -> Callable[[Path], None]:
         if words:
             _refused(run, words)
             return
-        from afterfit._cli.report import picture_bytes
+        from afterfit._base.html import picture_bytes
 
         made = run()
         demand(bool(made.verdict.describe()), "no verdict")

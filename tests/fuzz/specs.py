@@ -177,7 +177,7 @@ def _check_kept(run: Run, place: Path, picture: bool) -> None:
     with contextlib.suppress(Refusal):  # of too few observations
         demand(bool(attempt(lambda: run.verdict.describe())), "a verdict without words")
     if picture:
-        from afterfit._cli.report import picture_bytes
+        from afterfit._base.html import picture_bytes
 
         demand(len(picture_bytes(run.plot())) > 1000, "no picture")
 

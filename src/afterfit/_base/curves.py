@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from afterfit._base.errors import AfterfitError
 from afterfit._base.machine import free_memory
 
 if TYPE_CHECKING:
@@ -17,7 +18,17 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
     import xarray as xr
 
-__all__ = ["KNOWN", "SLOW_TIME", "TIME_LABEL", "TRAINING_TIME", "NotCurves", "dataset", "from_parquet", "to_parquet"]
+__all__ = [
+    "KNOWN",
+    "SLOW_TIME",
+    "TIME_LABEL",
+    "TRAINING_TIME",
+    "NotCurves",
+    "dataset",
+    "from_parquet",
+    "meaning_of",
+    "to_parquet",
+]
 
 # What the time of curves is, as their files say it, and as an axis does.
 TRAINING_TIME = "sum of step sizes"
@@ -48,6 +59,11 @@ _LARGE = 1e8  # bytes from which on it is asked whether there is room for them
 _DIMENSIONS = {"singular_values": ("index",), "weights": ("coordinate",)}
 
 
+def meaning_of(name: str) -> str:
+    """What a curve is, in words; a model's or task's own is called by its name."""
+    return _MEANING.get(name, name)
+
+
 def dataset(
     columns: Mapping[str, np.ndarray],
     time: Sequence[float],
@@ -65,7 +81,7 @@ def dataset(
     for name, values in columns.items():
         values = np.asarray(values)
         extra = _DIMENSIONS.get(name) or tuple(f"{name}_{k}" for k in range(values.ndim - 1))
-        variables[name] = (("time", *extra), values, {"long_name": _MEANING.get(name, name)})
+        variables[name] = (("time", *extra), values, {"long_name": meaning_of(name)})
     label = _LABELS.get(clock, f"time t: {clock}")
     coordinates = {
         "time": ("time", np.asarray(time), {"long_name": "training time", "units": clock, "label": label}),
@@ -98,7 +114,7 @@ def to_parquet(curves: xr.Dataset) -> bytes:
     return buffer.getvalue()
 
 
-class NotCurves(ValueError):
+class NotCurves(AfterfitError):
     """Bytes that are not curves as `to_parquet` writes them."""
 
 

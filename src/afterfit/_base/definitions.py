@@ -30,10 +30,12 @@ import equinox as eqx
 import jax
 import numpy as np
 
+from afterfit._base.errors import AfterfitError
+
 __all__ = ["Untold", "as_compiled_last", "compiled", "digest", "digest_of_arrays", "held"]
 
 
-class Untold(Exception):
+class Untold(AfterfitError):
     """What something computes cannot be told; the message says of what, and why."""
 
 

@@ -18,12 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from afterfit._base.errors import SpecError
+from afterfit._base.errors import Damaged
 
 __all__ = [
     "SUMS",
-    "Damaged",
-    "Unreadable",
     "arrays_from_npz",
     "arrays_to_npz",
     "check_sums",
@@ -35,14 +33,6 @@ __all__ = [
 ]
 
 SUMS = "SHA256SUMS"  # the file that holds the checksums of all others in its directory
-
-
-class Damaged(SpecError):
-    """Files that are not as they were written: the message names the file."""
-
-
-class Unreadable(SpecError):
-    """Files that cannot be read here, through no fault of theirs: of a newer afterfit, not permitted, no memory."""
 
 
 # ------------------------------------------------------------------------------------------------------ JSON

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import base64
 import html
+import io
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-__all__ = ["Raw", "escape", "folded", "image", "listed", "table"]
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["Raw", "escape", "folded", "listed", "picture", "picture_bytes", "table"]
 
 
 class Raw(str):
@@ -43,7 +48,14 @@ def folded(summary: str, items: Iterable[object]) -> Raw:
     return Raw(f"<details><summary>{escape(summary)}</summary>{inside}</details>" if inside else "")
 
 
-def image(png: bytes, says: str) -> Raw:
-    """A picture with nothing beside it; `says` is for those who do not see it."""
-    content = base64.b64encode(png).decode()
-    return Raw(f'<img alt="{escape(says)}" style="max-width:100%" src="data:image/png;base64,{content}">')
+def picture(figure: Figure | bytes, alt: str) -> Raw:
+    """A figure, or a PNG already made of it, with the words for those who cannot see it."""
+    data = base64.b64encode(figure if isinstance(figure, bytes) else picture_bytes(figure)).decode()
+    return Raw(f'<p><img src="data:image/png;base64,{data}" alt="{escape(alt)}" style="max-width:100%"></p>')
+
+
+def picture_bytes(figure: Figure) -> bytes:
+    """A figure as PNG."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=150)
+    return buffer.getvalue()

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 import typer
 from typer.core import TyperGroup
 
-from afterfit._base.errors import SpecError
+from afterfit._base.errors import AfterfitError
 
 if TYPE_CHECKING:
     from afterfit._training.experiment import Experiment
@@ -87,7 +87,7 @@ class _Commands(TyperGroup):
             result = super().invoke(ctx)
             sys.stdout.flush()  # here, where a reader that went away can still be dealt with
             return result
-        except SpecError as error:
+        except AfterfitError as error:
             complain(f"Error: {error}")
             raise typer.Exit(REFUSED) from None
         except MemoryError:

@@ -49,8 +49,7 @@ def show(
     The setting is printed by the names that `afterfit run --set` takes. It is also valid TOML: saved in a
     file, `afterfit run my.toml` runs it.
     """
-    from afterfit._cli.report import to_toml
-    from afterfit._training.experiment import flatten
+    from afterfit._training.experiment import flatten, spec_to_toml
     from afterfit.papers import find
     from afterfit.papers._entry import check_scale
 
@@ -67,13 +66,13 @@ def show(
         say(wrap(f"- {claim.words}", "  "))
     (name, headline), *others = experiments.items()
     say(f"\nSetting of the run {name!r} at {scale} scale", bold=True)
-    say(textwrap.indent(to_toml(headline), "  "))
+    say(textwrap.indent(spec_to_toml(headline), "  "))
     if others:
         say(f"\nThe other runs differ from {name!r} in", bold=True)
     for other, spec in others:
         flat = flatten(headline)
         changes = ((k, v) for k, v in flatten(spec).items() if flat.get(k) != v)
-        say(f"  {other}: " + ", ".join(_in_short(k, v) or to_toml({k: v}) for k, v in changes))
+        say(f"  {other}: " + ", ".join(_in_short(k, v) or spec_to_toml({k: v}) for k, v in changes))
 
 
 def _in_short(name: str, value: object) -> str | None:

@@ -86,7 +86,8 @@ def run(
     """
     entry, label, experiments = read_job(job, scale)  # before anything is loaded: a name may be refused at once
     from afterfit._base.files import write_atomically
-    from afterfit._cli.report import picture_bytes, write_report
+    from afterfit._base.html import picture_bytes
+    from afterfit._cli.report import write_report
 
     settings = parse_changes(changes or [])
     experiments = {name: experiment.set(settings) for name, experiment in experiments.items()}
@@ -252,9 +253,8 @@ def _interrupted(place: Path) -> Path:
 def _tell(name: str, run: Run, quiet: bool) -> None:
     """The verdict on a run, and what went wrong with it."""
     from afterfit._cli.report import floor, warning
-    from afterfit.plot import verdict_of
 
-    verdict, said = verdict_of(run)
+    verdict, said = run.verdict_or_reason()
     if quiet:
         say(f"{name}: {said}" if name else said)
     else:

@@ -63,19 +63,19 @@ def show(
 
     The setting is valid TOML: saved in a file, `afterfit run my.toml` runs it again.
     """
-    from afterfit._cli.report import to_toml, warning
+    from afterfit._cli.report import warning
     from afterfit._sweeps.store import Store
-    from afterfit.plot import verdict_of
+    from afterfit._training.experiment import spec_to_toml
 
     opened = Store(store)
     run = opened.load(id)
-    verdict, said = verdict_of(run)
+    verdict, said = run.verdict_or_reason()
     print_verdict("", verdict.describe() if verdict else said)
     say(f"  - {warning(run) or 'finished'} ({_span(run.seconds)}, {_span(time.time() - run.ended)} ago)")
     if run.method:
         say(f"  - followed by {run.method}.")
     say("\nSetting", bold=True)
-    say(textwrap.indent(to_toml(run.spec), "  "))
+    say(textwrap.indent(spec_to_toml(run.spec), "  "))
     say("\nVersions", bold=True)
     say("  " + "\n  ".join(f"{name} {version}" for name, version in run.versions.items()))
     say("\nFiles", bold=True)

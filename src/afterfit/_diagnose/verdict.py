@@ -12,7 +12,7 @@ from afterfit._base.html import escape, listed
 from afterfit._diagnose.thresholds import Criteria, Threshold
 from afterfit._diagnose.words import number
 
-__all__ = ["VERDICTS", "DiagnosisSettings", "Verdict"]
+__all__ = ["NUMBERS", "VERDICTS", "DiagnosisSettings", "Verdict"]
 
 
 VERDICTS = (
@@ -26,7 +26,7 @@ VERDICTS = (
     "grokking without understanding",
     "diverged",
 )
-_NUMBERS = (
+NUMBERS = (  # what a verdict says in numbers, each of which there may be none of
     "t_fit",
     "t_gen",
     "t_half",
@@ -163,7 +163,7 @@ class Verdict:
         missing = [f.name for f in dataclasses.fields(cls) if f.default is dataclasses.MISSING and f.name not in data]
         require(not missing, f"a verdict needs a value for {', '.join(missing)}.")
         values = dict(data)
-        for name in _NUMBERS:
+        for name in NUMBERS:
             values[name] = None if data.get(name) is None else float(data[name])
         values["plateaus"] = {name: float(level) for name, level in data["plateaus"].items()}
         values["evidence"] = tuple(data["evidence"])

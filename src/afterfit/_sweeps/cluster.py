@@ -17,11 +17,12 @@ import uuid
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from afterfit._base.errors import SpecError, require
-from afterfit._sweeps.jobs import LIVES, Parcel, Watch, describe, given_up, in_words, log
+from afterfit._base.errors import ClusterError, SpecError, VersionMismatch, error_in_words, require
+from afterfit._sweeps.jobs import LIVES, Parcel, Watch, describe, given_up, log
 from afterfit._sweeps.plan import Job, Outcome
 from afterfit._sweeps.slurm import Slurm
-from afterfit._sweeps.worker import PACKAGES, TOPIC, VersionMismatch, carry_out_job, check_versions, versions_here
+from afterfit._sweeps.worker import TOPIC, carry_out_job, check_versions
+from afterfit._training.run import PACKAGES, versions_here
 
 __all__ = ["carry_out", "check_place"]
 
@@ -36,7 +37,7 @@ def carry_out(jobs: Sequence[Job], on: str | Slurm, report: Callable[[float], No
     `on` is the address of a Dask scheduler (`"tcp://host:8786"`), or `af.slurm(…)`.
     `report` is called with how many runs' worth of work is done. A run that fails gives an outcome with its error in
     words; a job whose worker is killed is begun again elsewhere. Ctrl-C takes back what is left and raises
-    KeyboardInterrupt once the finished runs were yielded; a scheduler that is lost raises ConnectionError.
+    KeyboardInterrupt once the finished runs were yielded; a scheduler that is lost raises ClusterError.
     """
     if jobs:
         with _workers(on) as (scheduler, helper), _client(scheduler, on) as client:
@@ -179,7 +180,7 @@ class _Session:
             raise _lost(self.client)
         if isinstance(error, VersionMismatch):
             raise error
-        words = in_words(error)
+        words = error_in_words(error)
         if isinstance(error, KilledWorker):
             self.kills[number] += 1
             # The scheduler also blames jobs that only waited on a worker that died.
@@ -231,9 +232,9 @@ class _Session:
                 self.client.cancel(futures, force=True)
 
 
-def _lost(client: Any) -> ConnectionError:
+def _lost(client: Any) -> ClusterError:
     address = client.scheduler.address if client.scheduler is not None else "its address"
-    return ConnectionError(
+    return ClusterError(
         f"the scheduler at {address} is gone, or does not answer. Runs that were finished are kept: start the "
         "scheduler and its workers again, and this sweep again, which then does only what is missing."
     )
@@ -247,7 +248,7 @@ def _client(scheduler: Any, on: str | Slurm) -> Iterator[Any]:
     try:
         client = Client(scheduler, timeout=_PATIENCE, set_as_default=False)
     except (OSError, TimeoutError, ValueError):
-        raise SpecError(
+        raise ClusterError(
             f"no Dask scheduler answers at {on}: start one with `dask scheduler` and workers with `dask worker`, or "
             "leave `on` out to use the cores of this machine."
         ) from None

@@ -1,4 +1,4 @@
-"""Completing a set of runs: what is missing is claimed, computed and published, whatever else goes on or goes wrong."""
+"""Completing a set of runs: what is missing is leased, computed and published, whatever else goes on or goes wrong."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def complete(
         if on is None:
             outcomes = _on_this_machine(turn, jobs, memory, report)
         else:
-            claimed = list(iter(turn.next_job, None))
-            outcomes = cluster.carry_out(claimed, on, report)
+            leased = list(iter(turn.next_job, None))
+            outcomes = cluster.carry_out(leased, on, report)
         with contextlib.closing(outcomes):
             turn.publish(outcomes)
         if not turn.computed:  # others are at work on all that is left
@@ -91,12 +91,12 @@ class _Turn:
         self.computed = 0
 
     def next_job(self) -> Job | None:
-        """A job that is claimed for this process; None when there are no more."""
+        """A job that is leased to this process; None when there are no more."""
         for job in self._jobs:
-            claimed = job.only(self._store.claim(job.ids))
-            self._held.update(claimed.ids)
-            if claimed.wanted:
-                return claimed
+            leased = job.only(self._store.lease(job.ids))
+            self._held.update(leased.ids)
+            if leased.wanted:
+                return leased
         return None
 
     def publish(self, outcomes: Iterable[Outcome]) -> None:

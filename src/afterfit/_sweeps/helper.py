@@ -23,6 +23,7 @@ def main() -> None:
     import jax
     import xarray  # noqa: F401  (now, not when a run that is interrupted has a second to be written down)
 
+    from afterfit._base.errors import error_in_words
     from afterfit._base.turns import in_a_thread
     from afterfit._sweeps.jobs import Parcel, do_job
 
@@ -45,7 +46,7 @@ def main() -> None:
         except KeyboardInterrupt:  # stopped before there was anything to keep
             pass
         except BaseException as error:
-            tell("ended", Parcel.pack(job.wanted[0], f"{type(error).__name__}: {error}"))
+            tell("ended", Parcel.pack(job.wanted[0], error_in_words(error)))
         tell("done")
 
     read = sys.stdin.buffer

@@ -11,12 +11,12 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from afterfit._base.errors import SpecError
+from afterfit._base.errors import error_in_words
 from afterfit._sweeps.plan import Job
 from afterfit._training.run import Run
 from afterfit._training.train import run_together
 
-__all__ = ["LIVES", "Parcel", "Watch", "cores", "describe", "do_job", "given_up", "in_words", "log", "search_path"]
+__all__ = ["LIVES", "Parcel", "Watch", "cores", "describe", "do_job", "given_up", "log", "search_path"]
 
 LIVES = 3  # processes that may die at one job before it is given up
 
@@ -31,11 +31,6 @@ def cores() -> int:
 def search_path() -> str:
     """Where this Python looks for modules, such as beside the user's script: other processes look there too."""
     return os.pathsep.join(path or os.getcwd() for path in sys.path)
-
-
-def in_words(error: BaseException) -> str:
-    """What went wrong, for a person: afterfit's own errors are sentences already."""
-    return str(error) if isinstance(error, SpecError) else f"{type(error).__name__}: {error}"
 
 
 def given_up(deaths: int) -> str:
@@ -66,7 +61,7 @@ def do_job(
         run_together(job.experiments, wanted=job.wanted, shared=job.shared, show=show, ended=tell, stop=stop)
     except (Exception, SystemExit) as error:  # of the user's own model as much as of ours: the other jobs go on
         for place in sorted(waiting):
-            ended(place, in_words(error))
+            ended(place, error_in_words(error))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,32 +15,32 @@ from afterfit._base.errors import SpecError, require
 from afterfit._base.machine import check_memory
 from afterfit._training.experiment import Experiment, as_whole
 
-__all__ = ["check_knobs", "check_runs", "check_seeds", "logspace", "parse_knob", "parse_values", "plain_values"]
+__all__ = ["check_knobs", "check_runs", "check_seeds", "geomspace", "parse_knob", "parse_values", "plain_values"]
 
 _EXPERIMENT = 1000  # bytes of an experiment and its name, which a sweep knows of each of its runs
 
 
-def logspace(low: float, high: float, count: int) -> tuple[float, ...]:
-    """`count` values from `low` to `high`, both included, each the same multiple of the one before.
+def geomspace(start: float, stop: float, num: int = 50) -> tuple[float, ...]:
+    """`num` values from `start` to `stop`, both included, each the same multiple of the one before: NumPy's, rounded.
 
     ```python
-    af.logspace(1e-6, 1e-2, 5)  # (1e-06, 1e-05, 0.0001, 0.001, 0.01)
+    af.geomspace(1e-6, 1e-2, 5)  # (1e-06, 1e-05, 0.0001, 0.001, 0.01)
     ```
     """
-    for name, value in (("low", low), ("high", high)):
+    for name, value in (("start", start), ("stop", stop)):
         positive = isinstance(value, numbers.Real) and 0 < value < math.inf
-        require(positive, f"logspace goes over positive numbers, got {name}={value!r}.")
-    count = _check_count("logspace", count)
+        require(positive, f"geomspace goes over positive numbers, got {name}={value!r}.")
+    num = _check_count("geomspace", num)
     # 15 digits, so that 1e-5 is 1e-05 and not 9.999999999999999e-06: one number has one name, and so has its run.
-    return tuple(float(f"{value:.15g}") for value in np.geomspace(low, high, count))
+    return tuple(float(f"{value:.15g}") for value in np.geomspace(start, stop, num))
 
 
-def _check_count(what: str, count: Any) -> int:
+def _check_count(what: str, num: Any) -> int:
     """How many values there are to be, before they are made."""
-    count = as_whole(count)
-    require(type(count) is int and count >= 1, f"{what} needs 1 value or more, got count={count!r}.")
-    check_runs(count)
-    return count
+    num = as_whole(num)
+    require(type(num) is int and num >= 1, f"{what} needs 1 value or more, got {num!r}.")
+    check_runs(num)
+    return num
 
 
 def check_runs(count: int) -> None:
@@ -82,7 +82,7 @@ def plain_values(over: Mapping[str, Iterable[Any]]) -> dict[str, tuple[Any, ...]
     for name, values in over.items():
         require(
             not isinstance(values, str) and isinstance(values, Iterable),
-            f"{name} needs several values, such as af.logspace(1e-6, 1e-2, 5), got {values!r}.",
+            f"{name} needs several values, such as af.geomspace(1e-6, 1e-2, 5), got {values!r}.",
         )
         if isinstance(values, Sized):
             check_runs(len(values))
@@ -128,7 +128,7 @@ def parse_values(text: Any, name: str) -> tuple[Any, ...]:
         except (ValueError, IndexError):
             raise SpecError(f"{kind} wants {kind}:low:high:count, such as {kind}:1:100:5, got {text!r}.") from None
         require(len(parts) == 3, f"{kind} wants {kind}:low:high:count, got {text!r}.")
-        return logspace(low, high, count) if kind == "log" else _linspace(low, high, count)
+        return geomspace(low, high, count) if kind == "log" else _linspace(low, high, count)
     try:
         table = tomllib.loads(f"values = [{text}]")
     except (ValueError, RecursionError):

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from afterfit._base.errors import nearest, require
 from afterfit.plot import Figure, legend_below, plain
 
-__all__ = ["VERDICT_STYLES", "middle", "phase_diagram"]
+__all__ = ["VERDICT_STYLES", "draw_phases", "middle", "setting_of"]
 
 # Told apart by colour, by lightness (in this order, light to dark) and by hatching.
 VERDICT_STYLES = {
@@ -37,7 +37,7 @@ _HATCHED: dict[str, Any] = {"edgecolor": "0.45", "linewidth": 0.0, "hatch": "xxx
 _POINTS = {"color": "#0072B2", "linewidth": 0.6, "marker": "o", "markersize": 4}
 
 
-def phase_diagram(
+def draw_phases(
     values: xr.DataArray,
     x: str | None = None,
     y: str | None = None,
@@ -56,8 +56,8 @@ def phase_diagram(
     median is never are hatched. Where it is for some seeds, a hatched inner square shows their share. Over one knob, a
     point is a run, and a triangle at the top one that never did.
 
-    `x` and `y` say which knob goes where; by default, the first and the second. `run` says which cells were run,
-    where others are inferred: they get a dot.
+    `x` and `y` say which knob goes where, by the settings that they are; by default, the first and the second. `run`
+    says which cells were run, where others are inferred: they get a dot.
     """
     x, y = _places(values, x, y)
     if "seed" not in values.dims:
@@ -116,7 +116,7 @@ class _Knob:
         place = np.log(values) if logarithmic else values
         half = np.diff(place) / 2 if len(place) > 1 else np.array([0.5])
         edges = np.concatenate([[place[0] - half[0]], place[:-1] + half[: len(place) - 1], [place[-1] + half[-1]]])
-        return cls(str(knob.name), values, np.exp(edges) if logarithmic else edges, logarithmic, words)
+        return cls(setting_of(knob), values, np.exp(edges) if logarithmic else edges, logarithmic, words)
 
     def label(self, axis: Axis) -> None:
         """Scale, ticks and label of `axis`."""
@@ -144,8 +144,8 @@ def _log_spaced(values: NDArray) -> bool:
 
 
 def _places(values: xr.DataArray, x: str | None, y: str | None) -> tuple[str, str | None]:
-    """Which knob goes across and which up."""
-    knobs = [str(name) for name in values.dims if name != "seed"]
+    """Which dimension goes across and which up."""
+    knobs = {setting_of(values[name]): str(name) for name in values.dims if name != "seed"}
     require(
         len(knobs) in (1, 2),
         f"a phase diagram has one or two knobs, and here are {len(knobs)} ({', '.join(knobs)}): "
@@ -155,7 +155,12 @@ def _places(values: xr.DataArray, x: str | None, y: str | None) -> tuple[str, st
         require(name is None or name in knobs, f"{name!r} is not a knob here: {nearest(str(name), knobs)}")
     require(x is None or x != y, f"x and y are both {x!r}: give two knobs, or one of them.")
     x = x or next(name for name in knobs if name != y)
-    return x, next((name for name in knobs if name != x), None)
+    return knobs[x], next((word for name, word in knobs.items() if name != x), None)
+
+
+def setting_of(knob: xr.DataArray) -> str:
+    """The setting that a dimension stands for."""
+    return str(knob.attrs.get("setting", knob.name))
 
 
 def _styles(kinds: list[str]) -> dict[str, tuple[str, str]]:

@@ -11,8 +11,8 @@ from matplotlib.colors import LinearSegmentedColormap, LogNorm, Normalize
 from numpy.typing import ArrayLike, NDArray
 
 from afterfit._sweeps.laws import PowerLaw
-from afterfit._sweeps.phases import middle
-from afterfit.plot import Figure, legend_below, plain
+from afterfit._sweeps.phases import middle, setting_of
+from afterfit.plot import Figure, drawable, in_short, legend_below, plain, positive
 
 __all__ = ["curves_by_knob", "scaling_law_figure"]
 
@@ -76,8 +76,9 @@ def _exponent_in_words(law: PowerLaw) -> str:
 def curves_by_knob(data: xr.Dataset, metric: str, knob: str) -> Figure:
     """Training and test curves for every value of a knob: medians over seeds, other knobs at their middle value.
 
-    `data` is a sweep's dataset and `metric` its task's, `"error"` or `"accuracy"`. A run that diverged counts as above
-    all others from its end on, and does not stretch the axis: a median of such runs leaves through the top.
+    `data` is a sweep's dataset with its curves, `metric` its task's, `"error"` or `"accuracy"`, and `knob` a dimension.
+    A run that diverged counts as above all others from its end on, and does not stretch the axis: a median of such runs
+    leaves through the top.
     """
     others = [str(name) for name in data["verdict"].dims if name not in (knob, "seed")]
     data = data.isel({name: data.sizes[name] // 2 for name in others})
@@ -98,33 +99,28 @@ def curves_by_knob(data: xr.Dataset, metric: str, knob: str) -> Figure:
             tame.append(runs.where(~diverged).values.ravel())
             runs = runs.where(~(diverged & runs.isnull()), np.inf)
         for place, curve in zip(places, middle(runs.values), strict=True):
-            curve = np.where(np.abs(curve) < 1e150, curve, np.nan)
-            ax.plot(later["time"], curve, color=shade(0.08 + 0.92 * norm(place)), linewidth=1.4)
+            ax.plot(later["time"], drawable(curve), color=shade(0.08 + 0.92 * norm(place)), linewidth=1.4)
         ax.set(xscale="log", xlabel="training time", title=f"{words} {metric}")
         if metric == "error":
             ax.set_yscale("log")
         ax.grid(True, color="0.9", linewidth=0.6)
     axes[0].set_ylabel(metric)
     said = [f"median over {data.sizes['seed']} seeds"] if data.sizes["seed"] > 1 else []
-    said += [f"at {name} = {_number(data[name].item())}" for name in others]
+    said += [f"at {setting_of(data[name])} = {in_short(data[name].item())}" for name in others]
     if diverged.any():
         said.append(f"{int(diverged.sum())} of {int((data['status'] != '').sum())} runs diverged")
-        _let_out(axes[0], np.concatenate(tame) if tame else np.empty(0))
+        _let_out(axes[0], tame)
     if said:
         figure.suptitle(plain("; ".join(said)), fontsize="medium")
     faint = LinearSegmentedColormap.from_list("used", shade(np.linspace(0.08, 1, 64)))
-    bar = figure.colorbar(ScalarMappable(norm, faint), ax=axes, label=plain(knob))
+    bar = figure.colorbar(ScalarMappable(norm, faint), ax=axes, label=plain(setting_of(data[knob])))
     if not numbers:
         bar.set_ticks(places.tolist(), labels=[plain(str(value)) for value in values])
     return figure
 
 
-def _let_out(ax: Axes, tame: NDArray) -> None:
+def _let_out(ax: Axes, tame: list[NDArray]) -> None:
     """Limit a log axis to the runs that did not diverge, so that the others leave through its top."""
-    tame = tame[np.isfinite(tame) & (tame > 0)]
-    if tame.size:
-        ax.set_ylim(tame.min() / 2, tame.max() * 2)
-
-
-def _number(value: object) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    values = positive(*tame) if tame else np.empty(0)
+    if values.size:
+        ax.set_ylim(values.min() / 2, values.max() * 2)

@@ -27,7 +27,7 @@ from typing import Any
 import cloudpickle
 import jax
 
-from afterfit._base.errors import SpecError
+from afterfit._base.errors import RunFailed
 from afterfit._base.turns import hearing, in_a_thread
 from afterfit._sweeps.jobs import LIVES, Parcel, Watch, cores, describe, do_job, given_up, log, search_path
 from afterfit._sweeps.plan import Job, least_seconds, plan
@@ -386,7 +386,7 @@ def run_many(
         for experiment, run in outcomes:
             name = names[id(experiment)]
             if isinstance(run, str):
-                raise SpecError(f"{name}: {run}")
+                raise RunFailed(f"{name}: {run}")
             runs[name] = run
             ended(name, run)
     return {name: runs[name] for name in experiments}

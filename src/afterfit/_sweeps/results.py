@@ -1,18 +1,22 @@
-"""What the runs of a sweep say together: one dataset, phase diagrams, scaling laws."""
+"""What the runs of a sweep say together: a table of what came of them, their curves, phase diagrams, scaling laws.
+
+The table is the store's: no run is opened for it. Curves are loaded once, and kept while the store has not changed.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-import math
 import warnings
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from afterfit._base.errors import SpecError, nearest, require
-from afterfit._base.files import Damaged, Unreadable
+from afterfit._base.curves import meaning_of
+from afterfit._base.errors import Damaged, Unreadable, nearest, require
 from afterfit._sweeps.laws import PowerLaw, fit_power_law
+from afterfit._sweeps.store import Store
 from afterfit._training.run import Run
 
 if TYPE_CHECKING:
@@ -21,97 +25,154 @@ if TYPE_CHECKING:
 
     from afterfit._sweeps.sweep import Sweep
 
-__all__ = ["ScalingLaw", "Summary", "collect", "phase_diagram", "scaling_law", "summarise"]
+__all__ = [
+    "Loaded",
+    "Place",
+    "ScalingLaw",
+    "curves_over",
+    "dimensions",
+    "fit_scaling_law",
+    "is_result",
+    "read_rows",
+    "table_over",
+    "values_over",
+]
 
-_WORDS = ("verdict", "status", "id")
+Place = tuple[int, ...]  # an index a knob, and one of the seeds
+
 _LONG = 3.0
-_MEANING = {
-    "verdict": "what happened",
-    "status": "how the run ended",
-    "id": "the run in the store",
+_WORDS = {"verdict": "what happened", "status": "how the run ended", "id": "the run in the store"}
+_NUMBERS = {
     "t_fit": "when the training metric met its threshold for good",
     "t_gen": "when the test metric met its threshold for good",
+    "t_half": "when the test metric was half-way through its transition",
+    "delay": "t_gen - t_fit",
     "delay_ratio": "t_gen / t_fit",
+    "width_decades": "how long the transition took, in decades of time",
+    "width_relative": "how long the transition took, divided by t_gen",
+    "progress": "the share of its way that grokking under way has gone",
+    "t_expected": "when grokking under way would be there at its present pace",
     "end": "training time at the end",
     "seconds": "what the run cost, in seconds",
 }
 
 
-@dataclasses.dataclass(frozen=True)
-class Summary:
-    """What came of one run, in a line: times are NaN where there is none."""
-
-    id: str
-    verdict: str
-    status: str
-    t_fit: float
-    t_gen: float
-    delay_ratio: float
-    end: float
-    seconds: float
+# ----------------------------------------------------------------------------------------------- rows and runs
 
 
-def summarise(run: Run) -> Summary:
-    """A run in a line."""
-    try:
-        verdict = run.verdict
-    except SpecError:  # too few observations
-        verdict = None
-    times = [getattr(verdict, name, None) for name in ("t_fit", "t_gen", "delay_ratio")]
-    return Summary(
-        run.id,
-        verdict.kind if verdict else "",
-        run.status,
-        *(math.nan if value is None else value for value in times),
-        end=float(run.curves["time"][-1]),
-        seconds=run.seconds,
-    )
+def read_rows(store: Store, ids: Iterable[str], column: Callable[[str], bool]) -> dict[str, dict[str, Any]]:
+    """The rows of these runs in the store's table, by name: of its columns, their `id` and those that `column` says."""
+    table, wanted = store.summaries(), set(ids)
+    places = np.array([k for k, id in enumerate(table["id"].to_pylist()) if id in wanted], int)
+    rows = table.select([name for name in table.column_names if name == "id" or column(name)]).take(places)
+    return {row["id"]: row for row in rows.to_pylist()}
 
 
-def collect(sweep: Sweep) -> xr.Dataset:
-    """The runs of a sweep as one Dataset."""
+@dataclasses.dataclass(eq=False)
+class Loaded:
+    """Runs of a store, each loaded once, and again only if it was written again since.
+
+    What is kept of a run is what is drawn and judged: its curves with one number a time.
+    """
+
+    store: Store
+    _runs: dict[str, tuple[str, Run]] = dataclasses.field(default_factory=dict)
+
+    def runs(self, stamps: Mapping[str, str]) -> dict[str, Run]:
+        """The runs of these names and stamps; a warning says which cannot be read."""
+        for id, stamp in stamps.items():
+            if self._runs.get(id, ("",))[0] != stamp:
+                self._runs.pop(id, None)
+                try:
+                    self._runs[id] = stamp, _light(self.store.load(id))
+                except (Damaged, Unreadable) as error:  # the others say what they say
+                    warnings.warn(str(error), stacklevel=4)
+        return {id: self._runs[id][1] for id in stamps if id in self._runs}
+
+
+def _light(run: Run) -> Run:
+    """A run without its parameters and without curves such as the weights: thousands of these are kept."""
+    several = [name for name, curve in run.curves.items() if curve.ndim > 1]
+    return dataclasses.replace(run, params=None, curves=run.curves.drop_vars(several))
+
+
+# ------------------------------------------------------------------------------------------- tables over knobs
+
+
+def dimensions(knobs: Iterable[str]) -> dict[str, str]:
+    """The dimension of each knob, a word that xarray takes as a keyword: `penalty_strength` for `penalty.strength`.
+
+    Two that would have the same keep their dotted names.
+    """
+    words = {name: name.replace(".", "_") for name in knobs}
+    count = Counter(words.values())
+    return {name: word if count[word] == 1 else name for name, word in words.items()}
+
+
+def is_result(column: str) -> bool:
+    """Whether a column of the store's table is of those that `table_over` takes."""
+    return column in (*_WORDS, *_NUMBERS, "metric") or column.startswith("final.")
+
+
+def table_over(sweep: Sweep, rows: Mapping[Place, Mapping[str, Any]]) -> xr.Dataset:
+    """What came of the runs at some places, as variables over knobs and seeds."""
     import xarray as xr
 
-    there = set(sweep.store.ids())
-    runs = {}
-    for point in sweep.points:
-        for k, seed in enumerate(sweep.seeds):
-            id = sweep.run_id(point, seed)
-            if id in there:
-                try:
-                    runs[*point, k] = sweep.store.load(id).judged(**sweep.thresholds)
-                except (Damaged, Unreadable) as error:  # the others say what they say
-                    warnings.warn(str(error), stacklevel=3)
-    require(bool(runs), "none of this sweep's runs is in the store yet: call sweep.run() first.")
-    shape = (*(len(values) for values in sweep.knobs.values()), len(sweep.seeds))
-    dimensions = (*sweep.knobs, "seed")
+    require(bool(rows), "none of this sweep's runs is in the store yet: call sweep.run() first.")
+    dims, shape = _grid(sweep)
     variables: dict[str, Any] = {}
+    for name, meaning in _WORDS.items():
+        words = np.full(shape, "", object)
+        for place, row in rows.items():
+            words[place] = row[name] or ""
+        variables[name] = (dims, words.astype(str), {"long_name": meaning})
+    finals = {name for row in rows.values() for name in row if name.startswith("final.") and row[name] is not None}
+    numbers = _NUMBERS | {name: meaning_of(name.removeprefix("final.")) for name in sorted(finals)}
+    for name, meaning in numbers.items():
+        values = np.full(shape, np.nan)
+        for place, row in rows.items():
+            values[place] = np.nan if row.get(name) is None else row[name]
+        variables[name.replace(".", "_")] = (dims, values, {"long_name": meaning})
+    return xr.Dataset(variables, _coordinates(sweep), {"metric": next(iter(rows.values()))["metric"]})
 
-    def add(name: str, values: Mapping[tuple[int, ...], Any], meaning: str, *, words: bool = False) -> None:
-        table = np.full(shape, "" if words else np.nan, object if words else float)
-        for place, value in values.items():
-            table[place] = value
-        variables[name] = (dimensions, table.astype(str) if words else table, {"long_name": meaning})
 
-    summaries = {place: summarise(run) for place, run in runs.items()}
-    for field in dataclasses.fields(Summary):
-        values = {place: getattr(summary, field.name) for place, summary in summaries.items()}
-        add(field.name, values, _MEANING[field.name], words=field.name in _WORDS)
+def curves_over(sweep: Sweep, runs: Mapping[Place, Run]) -> xr.Dataset:
+    """The curves of the runs at some places, over knobs, seeds and time."""
+    import xarray as xr
+
+    require(
+        sweep.refine is None,
+        "a refined diagram has no curves over its knobs, since most of its grid was not run: load its runs, by their "
+        "id in sweep.dataset, with sweep.store.load.",
+    )
+    require(bool(runs), "none of this sweep's runs is in the store yet: call sweep.run() first.")
+    dims, shape = _grid(sweep)
     time = _common_times([run.curves["time"].values for run in runs.values()])
-    for name, curve in next(iter(runs.values())).curves.items():
-        if curve.ndim > 1:  # such as the weights: they are in each run's own curves
-            continue
-        add(f"final_{name}", {place: float(run.curves[name][-1]) for place, run in runs.items()}, curve.long_name)
-        if sweep.refine is not None:  # most places of its grid are empty, and curves would fill them with NaN
-            continue
-        table = np.full((*shape, len(time)), np.nan)
-        for place, run in runs.items():
-            table[place] = _at_times(time, run.curves["time"].values, run.curves[name].values)
-        variables[str(name)] = ((*dimensions, "time"), table, curve.attrs)
-    coordinates = {name: (name, _labels(values), {"long_name": name}) for name, values in sweep.knobs.items()}
-    clock = next(iter(runs.values())).curves["time"].attrs
-    coordinates |= {"seed": ("seed", list(sweep.seeds)), "time": ("time", time, clock)}
-    return xr.Dataset(variables, coordinates, {"metric": next(iter(runs.values())).metric})
+    tables: dict[str, tuple[np.ndarray, dict[str, Any]]] = {}
+    for place, run in runs.items():
+        for name, curve in run.curves.items():
+            table, _ = tables.setdefault(str(name), (np.full((*shape, len(time)), np.nan), curve.attrs))
+            table[place] = _at_times(time, run.curves["time"].values, curve.values)
+    first = next(iter(runs.values()))
+    variables = {name: ((*dims, "time"), table, attrs) for name, (table, attrs) in tables.items()}
+    coordinates = _coordinates(sweep) | {"time": ("time", time, first.curves["time"].attrs)}
+    return xr.Dataset(variables, coordinates, {"metric": first.metric})
+
+
+def _grid(sweep: Sweep) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """The dimensions of a sweep, and their sizes."""
+    sizes = [len(values) for values in sweep.knobs.values()]
+    return (*dimensions(sweep.knobs).values(), "seed"), (*sizes, len(sweep.seeds))
+
+
+def _coordinates(sweep: Sweep) -> dict[str, Any]:
+    """The values of knobs and seeds; a knob's says which setting it is."""
+    words = dimensions(sweep.knobs)
+    knobs = {
+        words[name]: (words[name], _labels(values), {"long_name": name, "setting": name})
+        for name, values in sweep.knobs.items()
+    }
+    return {**knobs, "seed": ("seed", list(sweep.seeds))}
 
 
 def _labels(values: tuple[Any, ...]) -> list[Any]:
@@ -139,27 +200,25 @@ def _at_times(time: np.ndarray, own: np.ndarray, values: np.ndarray) -> np.ndarr
     return np.concatenate([values[:1], np.where(time[1:] <= own[-1] * (1 + 1e-12), at, np.nan)])
 
 
-def phase_diagram(sweep: Sweep, quantity: str, x: str | None, y: str | None, at: Mapping[str, Any]) -> Figure:
-    """A map of a quantity over one or two knobs."""
+def values_over(sweep: Sweep, quantity: str, at: Mapping[str, Any]) -> tuple[xr.DataArray, dict[str, Any]]:
+    """A quantity over the knobs that `at` does not fix, and what else `draw_phases` has to know about it."""
     import xarray as xr
 
-    from afterfit._sweeps import phases
-
     data = _fixed(sweep, at)
+    require(f"final_{quantity}" not in data, f"{quantity} is a curve: choose final_{quantity}, its last value.")
     require(quantity in data, f"there is no quantity {quantity!r}: {nearest(quantity, map(str, data.data_vars))}")
     values = data[quantity]
-    require("time" not in values.dims, f"{quantity} is a curve: choose final_{quantity}, its last value.")
-    if sweep.refine is None or quantity != sweep.refine.on:
-        if values.dtype.kind == "U":
-            return phases.phase_diagram(values.where(values != ""), x, y)
-        at_the_end = quantity.startswith("final_")
-        never = _broken(data) if at_the_end else values.isnull()
-        values = values.where(~never, np.inf).where(data["status"] != "")
-        return phases.phase_diagram(values, x, y, never="diverged" if at_the_end else "never")
-    filled, run = sweep.refine.fill(sweep.labels)
-    coordinates = {name: data[name] for name in sweep.knobs}
-    labels, ran = (xr.DataArray(table, coordinates, list(sweep.knobs), name=quantity) for table in (filled, run))
-    return phases.phase_diagram(labels, x, y, run=ran)
+    if sweep.refine is not None and quantity == sweep.refine.on:
+        labels, ran = sweep.refine.fill(sweep.labels)
+        dims = list(dimensions(sweep.knobs).values())
+        filled, run = (xr.DataArray(table, data[dims].coords, dims, name=quantity) for table in (labels, ran))
+        return filled, {"run": run}
+    if values.dtype.kind == "U":
+        return values.where(values != ""), {}
+    at_the_end = quantity.startswith("final_")
+    never = _broken(data) if at_the_end else values.isnull()
+    values = values.where(~never, np.inf).where(data["status"] != "")
+    return values, {"never": "diverged" if at_the_end else "never"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -226,13 +285,13 @@ class ScalingLaw:
         return figure
 
 
-def scaling_law(sweep: Sweep, quantity: str, x: str, at: Mapping[str, Any]) -> ScalingLaw:
+def fit_scaling_law(sweep: Sweep, quantity: str, x: str, at: Mapping[str, Any]) -> ScalingLaw:
     """Fit quantity = C·x^p to the runs of a sweep."""
-    require(x in sweep.knobs, f"{x!r} is not a knob of this sweep: {nearest(x, sweep.knobs)}")
+    dimension = _dimension(sweep, x)
     data = _fixed(sweep, at)
-    numbers = [str(name) for name, v in data.items() if v.dtype.kind == "f" and "time" not in v.dims]
+    numbers = [str(name) for name, v in data.items() if v.dtype.kind == "f"]
     require(quantity in numbers, f"{quantity!r} is not a number of a run: {nearest(quantity, numbers)}")
-    rows = [name for name in sweep.knobs if name in data[quantity].dims]
+    rows = [name for name in data[quantity].dims if name != "seed"]
     places = data[[quantity, "end"]].assign(broken=_broken(data), there=data["status"] != "")
     places = places.stack(row=rows).transpose("row", "seed")
     places = places.isel(row=places["there"].values.all(axis=1))  # of a refined diagram, the places that were run
@@ -241,7 +300,7 @@ def scaling_law(sweep: Sweep, quantity: str, x: str, at: Mapping[str, Any]) -> S
     censored = np.isnan(values) & ~broken if quantity in ("t_fit", "t_gen") else np.zeros(values.shape, bool)
     missing = np.isnan(values) & ~censored & ~broken
     require(not missing.any(), f"{quantity} is missing in some runs, which a law cannot use.")
-    values, at_x = np.where(broken, np.nan, np.where(censored, end, values)), places[x].values.astype(float)
+    values, at_x = np.where(broken, np.nan, np.where(censored, end, values)), places[dimension].values.astype(float)
     law = ScalingLaw(quantity, x, fit_power_law(at_x, values, censored, broken), at_x, values, censored)
     came = int(law.came.sum())
     require(
@@ -257,14 +316,17 @@ def _broken(data: xr.Dataset) -> xr.DataArray:
     return data["status"].isin(["diverged", "singular"]) | (data["verdict"] == "diverged")
 
 
+def _dimension(sweep: Sweep, knob: str) -> str:
+    """The dimension of a knob, given by the dotted name of its setting."""
+    require(knob in sweep.knobs, f"{knob!r} is not a knob of this sweep: {nearest(knob, sweep.knobs)}")
+    return dimensions(sweep.knobs)[knob]
+
+
 def _fixed(sweep: Sweep, at: Mapping[str, Any]) -> xr.Dataset:
     """The dataset at given values of some knobs."""
     data = sweep.dataset
     for name, value in at.items():
-        require(name in sweep.knobs, f"{name!r} is not a knob of this sweep: {nearest(name, sweep.knobs)}")
-        require(
-            value in sweep.knobs[name],
-            f"{name} does not take the value {value!r} here, but {', '.join(map(str, sweep.knobs[name]))}.",
-        )
-        data = data.isel({name: sweep.knobs[name].index(value)})
+        dimension, values = _dimension(sweep, name), sweep.knobs[name]
+        require(value in values, f"{name} does not take the value {value!r} here, but {', '.join(map(str, values))}.")
+        data = data.isel({dimension: values.index(value)})
     return data

@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from afterfit._base.errors import SpecError, require
+from afterfit._base.errors import ClusterError, SpecError, require
 from afterfit._sweeps.jobs import search_path
 
 __all__ = ["Slurm", "slurm"]
@@ -134,7 +134,7 @@ class _Jobs:
                     job.status = Status.failed  # else Dask refuses to close the cluster
             said = re.search(r"stderr:\s*(.*)", str(error), re.DOTALL)
             words = " ".join((said[1] if said else str(error)).split())
-            raise SpecError(f"Slurm did not take the jobs: {words}") from None
+            raise ClusterError(f"Slurm did not take the jobs: {words}") from None
 
     async def _submit(self) -> None:
         # As `scale` does, which would print a traceback of its own if sbatch refused.
@@ -154,14 +154,14 @@ class _Jobs:
         for name in ended:
             self.cluster.workers.pop(name, None)  # Dask's own thread may have
         self.ended += len(ended)
-        require(
-            worker_seen or self.ended < 3 * self.wanted,
-            f"{self.ended} Slurm jobs ended before any worker reached the scheduler: what they said is in {_LOGS}/.",
-        )
+        if not worker_seen and self.ended >= 3 * self.wanted:
+            raise ClusterError(
+                f"{self.ended} Slurm jobs ended before any worker reached the scheduler: what they said is in {_LOGS}/."
+            )
         if len(self.cluster.workers) < self.wanted:
             try:
                 self.submit()
-            except SpecError as error:  # Slurm may be busy or restarting: others of our jobs go on meanwhile
+            except ClusterError as error:  # Slurm may be busy or restarting: others of our jobs go on meanwhile
                 _log.warning("%s; will try again", error)
 
     def why_none(self) -> str:

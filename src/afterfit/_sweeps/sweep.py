@@ -16,30 +16,38 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from afterfit._base.errors import SpecError, nearest, require
-from afterfit._base.files import Damaged, Unreadable
+from afterfit._base.errors import SpecError, SweepFailed, Unreadable, nearest, require
+from afterfit._base.html import picture, table
 from afterfit._base.progress import progress_bar
 from afterfit._base.turns import hearing
 from afterfit._sweeps.complete import complete
 from afterfit._sweeps.knobs import check_knobs, check_runs, check_seeds, plain_values
 from afterfit._sweeps.refine import Refine, read_refine
-from afterfit._sweeps.results import ScalingLaw, Summary, collect, phase_diagram, scaling_law, summarise
+from afterfit._sweeps.results import (
+    Loaded,
+    Place,
+    ScalingLaw,
+    curves_over,
+    fit_scaling_law,
+    is_result,
+    read_rows,
+    table_over,
+    values_over,
+)
 from afterfit._sweeps.slurm import Slurm
 from afterfit._sweeps.store import Store
 from afterfit._training.experiment import Experiment, flatten
+from afterfit._training.run import Run
 
 if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.figure import Figure
 
-__all__ = ["Sweep", "SweepFailed", "sweep"]
+__all__ = ["Sweep", "sweep"]
 
 _GIGABYTE = 1e9
 Point = tuple[int, ...]  # one index a knob
-
-
-class SweepFailed(RuntimeError):
-    """Some runs of a sweep failed; the others are in the store."""
+_There = Mapping[Place, tuple[str, str]]  # runs that are in the store: name and stamp
 
 
 def sweep(
@@ -55,7 +63,7 @@ def sweep(
     `store`, a directory or any fsspec URL: what is there already is not computed again.
 
     ```python
-    sweep = af.sweep(spec, over={"penalty.strength": af.logspace(1e-6, 1e-2, 17)}, seeds=5)
+    sweep = af.sweep(spec, over={"penalty.strength": af.geomspace(1e-6, 1e-2, 17)}, seeds=5)
     sweep.run()
     sweep.phase_diagram("verdict")
     sweep.scaling_law("t_gen", x="penalty.strength").exponent
@@ -92,7 +100,7 @@ class Described:
         raise SpecError(f"this sweep can be read but not run: {self.why} Make it again in Python, with af.sweep.")
 
 
-@dataclasses.dataclass(eq=False)
+@dataclasses.dataclass(eq=False, repr=False)
 class Sweep:
     """Runs of one experiment over `knobs` (values by dotted name) and `seeds`, kept in `store`. Made by `af.sweep`."""
 
@@ -101,11 +109,14 @@ class Sweep:
     seeds: tuple[int, ...]
     store: Store
     refine: Refine | None = None
-    thresholds: dict[str, float] = dataclasses.field(default_factory=dict, init=False, repr=False)
-    labels: dict[Point, str] = dataclasses.field(default_factory=dict, init=False, repr=False)
-    _ids: dict[tuple[Point, int], str] = dataclasses.field(default_factory=dict, init=False, repr=False)
-    _summaries: dict[str, Summary] = dataclasses.field(default_factory=dict, init=False, repr=False)
-    _experiments: dict[tuple[Point, int], Experiment] = dataclasses.field(default_factory=dict, init=False, repr=False)
+    thresholds: dict[str, float] = dataclasses.field(default_factory=dict, init=False)
+    _ids: dict[tuple[Point, int], str] = dataclasses.field(default_factory=dict, init=False)
+    _experiments: dict[tuple[Point, int], Experiment] = dataclasses.field(default_factory=dict, init=False)
+    _parts: dict[tuple[tuple[str, int], ...], Any] = dataclasses.field(default_factory=dict, init=False)
+    _kept: dict[str, tuple[Any, xr.Dataset]] = dataclasses.field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        self._loaded = Loaded(self.store)
 
     @property
     def id(self) -> str:
@@ -151,9 +162,23 @@ class Sweep:
     def experiment(self, point: Point, seed: int) -> Experiment:
         """The experiment at a point, an index a knob, with one of the seeds."""
         if (point, seed) not in self._experiments:
-            values = {name: self.knobs[name][k] for name, k in zip(self.knobs, point, strict=True)}
-            self._experiments[point, seed] = self.spec.set({**values, "seed": seed})
+            parts = {head: self._part(head, tuple(at)) for head, at in self._split(point).items()}
+            self._experiments[point, seed] = dataclasses.replace(self.spec.set({"seed": seed}), **parts)
         return self._experiments[point, seed]
+
+    def _split(self, point: Point) -> dict[str, list[tuple[str, int]]]:
+        """The knobs of a point, with their indices, by the noun that they are settings of."""
+        found: dict[str, list[tuple[str, int]]] = {}
+        for name, k in zip(self.knobs, point, strict=True):
+            found.setdefault(name.partition(".")[0], []).append((name, k))
+        return found
+
+    def _part(self, head: str, at: tuple[tuple[str, int], ...]) -> Any:
+        """A noun with some of its knobs set: one object for all the points that have it."""
+        if at not in self._parts:
+            changes = {name: self.knobs[name][k] for name, k in at}
+            self._parts[at] = getattr(self.spec.set(changes), head)
+        return self._parts[at]
 
     def run_id(self, point: Point, seed: int) -> str:
         """The id of the run at a point with one of the seeds; empty if only its experiment could tell."""
@@ -166,7 +191,7 @@ class Sweep:
         """All points of a grid; of a refined diagram, those that were or are to be run, as far as is known."""
         if self.refine is None:
             return list(itertools.product(*(range(len(values)) for values in self.knobs.values())))
-        return [point for points in self._rounds() for point in points]
+        return list(dict.fromkeys(point for points, _ in self._rounds() for point in points))
 
     @property
     def missing(self) -> list[Experiment]:
@@ -177,36 +202,38 @@ class Sweep:
     def _of(self, points: Iterable[Point]) -> list[Experiment]:
         return [self.experiment(point, seed) for seed in self.seeds for point in points]
 
-    def _rounds(self) -> Iterator[list[Point]]:
-        """The rounds of a refined diagram; each has to be complete before the next is known."""
-        assert self.refine is not None
-        self.labels = {}
-        while points := self.refine.next_round(self.labels, len(self.seeds)):
-            yield points
-            if not all(self.run_id(point, seed) in self.store for seed in self.seeds for point in points):
-                return
-            try:
-                self.labels |= {point: self._label(point) for point in points}
-            except Damaged as error:  # and set aside: its round comes again
-                warnings.warn(str(error), stacklevel=3)
+    @property
+    def labels(self) -> dict[Point, str]:
+        """What the runs of a refined diagram say at each point, of the rounds that are complete."""
+        require(self.refine is not None, "only a refined diagram has labels: see sweep.dataset.")
+        *_, (_, labels) = self._rounds()
+        return labels
 
-    def _label(self, point: Point) -> str:
+    def _rounds(self) -> Iterator[tuple[list[Point], dict[Point, str]]]:
+        """The rounds of a refined diagram, each with the labels of all before it, and at the end none with all labels.
+
+        Each has to be complete before the next is known.
+        """
+        assert self.refine is not None
+        labels: dict[Point, str] = {}
+        while points := self.refine.next_round(labels, len(self.seeds)):
+            yield points, labels
+            ids = {point: [self.run_id(point, seed) for seed in self.seeds] for point in points}
+            wanted = set(itertools.chain(*ids.values()))
+            if not wanted <= self.store.stamps().keys():
+                return
+            rows = read_rows(self.store, wanted, self.refine.on.__eq__)
+            if wanted <= self.store.stamps().keys():  # else one was damaged and is set aside: its round comes again
+                labels = labels | {point: self._label(rows[id] for id in ids[point] if id in rows) for point in points}
+        yield [], labels
+
+    def _label(self, rows: Iterable[Mapping[str, Any]]) -> str:
         """What most seeds say at a point; of equally many, the first in the alphabet."""
         assert self.refine is not None
-        said: Counter[str] = Counter()
-        for seed in self.seeds:
-            try:
-                said[getattr(self._summary(self.run_id(point, seed)), self.refine.on)] += 1
-            except Unreadable as error:  # of a newer afterfit, say: the other seeds say enough
-                if not said and seed == self.seeds[-1]:
-                    raise
-                warnings.warn(str(error), stacklevel=2)
+        said = Counter(row[self.refine.on] or "" for row in rows)
+        if not said:  # of a newer afterfit, say, as the store has warned; the other seeds would say enough
+            raise Unreadable("no run of some point of this diagram can be read here, so that it cannot be refined.")
         return min(said, key=lambda label: (-said[label], label))
-
-    def _summary(self, id: str) -> Summary:
-        if id not in self._summaries:
-            self._summaries[id] = summarise(self.store.load(id))
-        return self._summaries[id]
 
     def run(
         self,
@@ -233,7 +260,7 @@ class Sweep:
         failures: dict[str, str] = {}
         done = 0
         with hearing(), bar as show:
-            for points in self._rounds() if self.refine else [self.points]:
+            for points, _ in self._rounds() if self.refine else [(self.points, {})]:
                 experiments = self._of(points)
                 self._keep(points)
 
@@ -284,19 +311,57 @@ class Sweep:
             "a refined diagram was refined by the task's own thresholds: it cannot be judged by others.",
         )
         other = dataclasses.replace(self)
-        other.thresholds, other._ids = {**self.thresholds, **given}, self._ids
+        other.thresholds, other._ids, other._loaded = {**self.thresholds, **given}, self._ids, self._loaded
         return other
 
     @property
     def dataset(self) -> xr.Dataset:
-        """Everything that is in the store of this sweep: one dimension a knob, `seed`, and `time` for the curves.
+        """What came of the runs that are in the store: one dimension a knob, and `seed`.
 
-        `verdict`, `status`, `t_fit`, `t_gen`, `delay_ratio`, `end` (the last training time), `seconds`, `id` and the
-        last value of every curve (`final_…`) are over the knobs and seeds; curves with one number a time are over
-        `time` as well (not of a refined diagram). Runs observed at different times are brought to common ones. What is
-        not there is NaN or empty.
+        `verdict`, `status`, `id`, the numbers of the verdict (`t_fit`, `t_gen`, `t_half`, `delay_ratio`, …), `end` (the
+        last training time), `seconds` and the last value of every curve (`final_…`). What is not there is NaN or empty.
+        The dimension of `penalty.strength` is `penalty_strength`. No run is opened for it, unless `judged` asks for
+        other thresholds.
+
+        ```python
+        sweep.dataset["t_gen"].sel(penalty_strength=1e-3).median("seed")
+        ```
         """
-        return collect(self)
+        return self._keep_while_unchanged("dataset", lambda there: table_over(self, self._rows(there)))
+
+    @property
+    def curves(self) -> xr.Dataset:
+        """The curves of the runs that are in the store, over knobs, `seed` and `time`; loaded once.
+
+        Runs observed at different times are brought to common ones; after a run's end, and where there is none, they
+        are NaN. Curves with several numbers a time, such as `weights`, are in the runs: `sweep.store.load(id)`.
+        """
+        return self._keep_while_unchanged("curves", lambda there: curves_over(self, self._runs(there)))
+
+    def _keep_while_unchanged(self, name: str, make: Callable[[_There], xr.Dataset]) -> xr.Dataset:
+        """What `make` gives of the runs that are in the store (name and stamp by place), until these are others."""
+        there = self._there()
+        before, dataset = self._kept.get(name, (None, None))
+        if dataset is None or before != there:
+            dataset = make(there)
+            self._kept[name] = there, dataset
+        return dataset.copy()  # its own, should somebody add to it
+
+    def _there(self) -> dict[Place, tuple[str, str]]:
+        stamps = self.store.stamps()
+        ids = {(*point, k): self.run_id(point, seed) for point in self.points for k, seed in enumerate(self.seeds)}
+        return {place: (id, stamps[id]) for place, id in ids.items() if id in stamps}
+
+    def _rows(self, there: _There) -> dict[Place, Mapping[str, Any]]:
+        """What came of each run: the store's rows, or those of the runs judged otherwise."""
+        if self.thresholds:
+            return {place: run.judged(**self.thresholds).summary for place, run in self._runs(there).items()}
+        rows = read_rows(self.store, (id for id, _ in there.values()), is_result)
+        return {place: rows[id] for place, (id, _) in there.items() if id in rows}
+
+    def _runs(self, there: _There) -> dict[Place, Run]:
+        runs = self._loaded.runs(dict(there.values()))
+        return {place: runs[id] for place, (id, _) in there.items() if id in runs}
 
     def phase_diagram(
         self,
@@ -310,7 +375,10 @@ class Sweep:
 
         `x` and `y` are the knobs of its axes (the first two when not given); `at` fixes the values of others.
         """
-        return phase_diagram(self, quantity, x, y, at or {})
+        from afterfit._sweeps.phases import draw_phases
+
+        values, more = values_over(self, quantity, at or {})
+        return draw_phases(values, x, y, **more)
 
     def scaling_law(self, quantity: str = "t_gen", *, x: str, at: Mapping[str, Any] | None = None) -> ScalingLaw:
         """quantity = C·x^p, with an interval for p over seeds; runs that never got there count as censored.
@@ -323,4 +391,32 @@ class Sweep:
         law.plot()
         ```
         """
-        return scaling_law(self, quantity, x, at or {})
+        return fit_scaling_law(self, quantity, x, at or {})
+
+    def __repr__(self) -> str:
+        size = " x ".join(
+            [*(f"{len(values)} {name}" for name, values in self.knobs.items()), f"{len(self.seeds)} seeds"]
+        )
+        most = f", {self.refine.budget} runs at most" if self.refine else ""
+        return f"<Sweep {self.id}: {size}{most}, in {self.store.url}>"
+
+    def _repr_html_(self) -> str:
+        """For a notebook: what it goes over, how far it is, and what came of it."""
+        there, asked = len(self._there()), len(self.points) * len(self.seeds)
+        rows = [(name, _in_short(values)) for name, values in {**self.knobs, "seed": self.seeds}.items()]
+        rows.append(("runs", f"{there} in {self.store.url}, {asked - there} missing"))
+        if not there:
+            return table(("sweep", self.id), rows)
+        counts = Counter(kind for kind in self.dataset["verdict"].values.ravel().tolist() if kind)
+        rows += [("verdict" if k == 0 else "", f"{n} {kind}") for k, (kind, n) in enumerate(counts.most_common())]
+        diagram = picture(self.phase_diagram(), f"verdict over {', '.join(self.knobs)}") if len(self.knobs) <= 2 else ""
+        return table(("sweep", self.id), rows) + diagram
+
+
+def _in_short(values: Sequence[Any]) -> str:
+    """The values of a knob: all if they are few, else how many, the first and the last."""
+    from afterfit.plot import in_short
+
+    if len(values) <= 6:
+        return ", ".join(map(in_short, values))
+    return f"{len(values)} values, {in_short(values[0])} to {in_short(values[-1])}"

@@ -5,32 +5,23 @@ Workers never touch the store: a run goes back to the client, which publishes it
 
 from __future__ import annotations
 
-import importlib.metadata
-import platform
 import time
 from collections.abc import Mapping
 from typing import Any
 
-from afterfit._base.errors import SpecError
+from afterfit._base.errors import VersionMismatch
 from afterfit._sweeps.jobs import Parcel, do_job
 from afterfit._sweeps.plan import Job
+from afterfit._training.run import PACKAGES, versions_here
 
 __all__ = [
-    "PACKAGES",
     "TOPIC",
-    "VersionMismatch",
     "carry_out_job",
     "check_versions",
-    "versions_here",
 ]
 
 TOPIC = "afterfit"  # under which workers say how far they are
 _SECONDS_A_WORD = 0.3  # between two reports of a worker
-PACKAGES = ("afterfit", "jax", "jaxlib", "numpy", "equinox", "diffrax", "optax")
-
-
-class VersionMismatch(SpecError):
-    """A worker has other versions than the client: what it computed might not be what the client would."""
 
 
 class _NoLongerWanted(BaseException):
@@ -61,11 +52,6 @@ def carry_out_job(key: str, number: int, job: Job, versions: Mapping[str, str]) 
     return parcels
 
 
-def versions_here() -> dict[str, str]:
-    """The versions of what decides the bits of a run, in this process."""
-    return {"python": platform.python_version(), **{name: importlib.metadata.version(name) for name in PACKAGES}}
-
-
 def check_versions(worker: str, there: Mapping[str, Any], here: Mapping[str, str]) -> None:
     """Refuse a worker whose versions are not the client's; a version is a word, or the exception of asking for it."""
 
@@ -74,7 +60,7 @@ def check_versions(worker: str, there: Mapping[str, Any], here: Mapping[str, str
             return "none"
         return ".".join(version.split(".")[:2]) if name == "python" else version
 
-    pairs = {name: (short(name, there[name]), short(name, here[name])) for name in here}
+    pairs = {name: (short(name, there[name]), short(name, here[name])) for name in ("python", *PACKAGES)}
     different = [
         f"{name} {theirs}, this client {name} {ours}" for name, (theirs, ours) in pairs.items() if theirs != ours
     ]

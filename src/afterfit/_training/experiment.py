@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import hashlib
 import json
 import re
 import tomllib
+import weakref
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
@@ -17,7 +17,7 @@ import numpy as np
 
 from afterfit._base.definitions import Untold
 from afterfit._base.errors import SpecError, nearest, require
-from afterfit._base.spec import DEFINING
+from afterfit._base.spec import DEFINING, Spec
 from afterfit.dynamics import Dynamics
 from afterfit.inits import Init, Own
 from afterfit.models import Model
@@ -25,10 +25,11 @@ from afterfit.penalties import NoPenalty, Penalty
 from afterfit.tasks import Data, Task
 from afterfit.tasks._base import checked
 
-__all__ = ["Experiment", "as_whole", "flatten", "is_id"]
+__all__ = ["Experiment", "as_whole", "flatten", "is_id", "spec_to_toml", "value_to_toml"]
 
 _NOUNS = {"task": Task, "model": Model, "penalty": Penalty, "dynamics": Dynamics, "init": Init}
 _NUMBERS = ("seed", "observations")
+_BARE = re.compile("[A-Za-z0-9_-]+")  # a key that TOML takes without quotes
 _SWEEP = ("over", "refine", "seeds")  # what [sweep] may say
 
 
@@ -93,26 +94,13 @@ class Experiment:
             return ""
 
     def _name(self) -> str:
-        """`id`; `Untold` if there is none. Kept if all nouns are afterfit's: a user's may have changed by now."""
-        return self._kept_name if self._only_ours else self._find_name()
-
-    @functools.cached_property
-    def _only_ours(self) -> bool:
-        return not any(code for name in _NOUNS for code in getattr(self, name).codes())
-
-    @functools.cached_property
-    def _kept_name(self) -> str:
-        return self._find_name()
-
-    def _find_name(self) -> str:
-        for name in _NOUNS:
-            list(getattr(self, name).codes())  # so that all of it can be told
-        said = self.to_dict() if self.meaning == 1 else {**self.to_dict(), "meaning": self.meaning}
-        try:
-            text = json.dumps(said, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-        except TypeError as error:  # a noun whose own to_dict does not give plain data
-            raise Untold(str(error)) from None
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+        """`id`; `Untold` if there is none."""
+        said = {name: _told(getattr(self, name)) for name in _NOUNS}
+        said |= {name: str(getattr(self, name)) for name in _NUMBERS}
+        if self.meaning != 1:
+            said["meaning"] = str(self.meaning)
+        text = ",".join(f'"{name}":{said[name]}' for name in sorted(said))
+        return hashlib.sha256(f"{{{text}}}".encode()).hexdigest()[:16]
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Experiment:
@@ -164,6 +152,10 @@ class Experiment:
             raise SpecError(f"{path} is not valid TOML: {error}.") from None
         except RecursionError:
             raise SpecError(f"{path} has tables or lists nested too deeply to be read.") from None
+
+    def to_toml(self) -> str:
+        """This experiment as TOML, one dotted name a line: what `from_toml` and `afterfit run my.toml` read."""
+        return spec_to_toml(self.to_dict())
 
     def set(self, changes: Mapping[str, Any]) -> Experiment:
         """A copy with some settings changed, by their dotted names: `{"penalty.strength": 1e-4}`.
@@ -218,6 +210,29 @@ _PLACES = {
 }
 
 
+_TOLD: dict[int, tuple[weakref.ref[Spec], str]] = {}  # by the identity of nouns, while they are there
+
+
+def _told(noun: Spec) -> str:
+    """A noun as a line of JSON; `Untold` if that cannot tell what it computes.
+
+    It is kept, for thousands of experiments of a sweep share their nouns; not if a class or function of the user's is
+    in it, which may have changed the next time.
+    """
+    kept = _TOLD.get(id(noun))
+    if kept is not None and kept[0]() is noun:
+        return kept[1]
+    codes = list(noun.codes())  # also so that all of it can be told
+    try:
+        text = json.dumps(noun.to_dict(), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    except TypeError as error:  # a noun whose own to_dict does not give plain data
+        raise Untold(str(error)) from None
+    if not codes:
+        place = id(noun)
+        _TOLD[place] = weakref.ref(noun, lambda _: _TOLD.pop(place, None)), text
+    return text
+
+
 def flatten(spec: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """A specification by the dotted names that `--set` takes: `{"penalty.strength": 1e-4, …}`."""
     flat = {}
@@ -227,6 +242,23 @@ def flatten(spec: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         else:
             flat[prefix + name] = value
     return flat
+
+
+def spec_to_toml(spec: Mapping[str, Any]) -> str:
+    """A specification, also one of a run that cannot be posed again, as TOML: one dotted name a line."""
+    return "\n".join(f"{name} = {value_to_toml(value)}" for name, value in flatten(spec).items() if value is not None)
+
+
+def value_to_toml(value: Any) -> str:
+    """One value as TOML has it."""
+    if isinstance(value, Mapping):
+        parts = ((name if _BARE.fullmatch(name) else json.dumps(name), part) for name, part in value.items())
+        return "{" + ", ".join(f"{name} = {value_to_toml(part)}" for name, part in parts if part is not None) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(value_to_toml, value)) + "]"
+    if isinstance(value, float):
+        return repr(value)  # JSON has no inf
+    return json.dumps(value, ensure_ascii=False)
 
 
 def as_whole(value: Any) -> Any:

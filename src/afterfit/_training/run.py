@@ -19,11 +19,9 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from afterfit._base.curves import NotCurves, from_parquet, to_parquet
-from afterfit._base.errors import SpecError, require
+from afterfit._base.errors import AfterfitError, Damaged, SpecError, Unreadable, error_in_words, require
 from afterfit._base.files import (
     SUMS,
-    Damaged,
-    Unreadable,
     arrays_from_npz,
     arrays_to_npz,
     check_sums,
@@ -31,9 +29,11 @@ from afterfit._base.files import (
     sums_of,
     to_json,
 )
-from afterfit._base.html import escape, image, table
+from afterfit._base.html import escape, picture, table
 from afterfit._diagnose import DiagnosisSettings, Verdict, diagnose
 from afterfit._diagnose.thresholds import Criteria, Threshold
+from afterfit._diagnose.verdict import NUMBERS
+from afterfit._training.experiment import flatten
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -42,21 +42,20 @@ if TYPE_CHECKING:
     from afterfit.plot import Figure
     from afterfit.tasks import Data
 
-__all__ = ["FILES", "TIMES", "Run", "check_files", "load", "replaceable"]
+__all__ = ["FILES", "FORMAT", "PACKAGES", "Run", "check_files", "load", "replaceable", "summary", "versions_here"]
 
-FORMAT = 2  # of the files of a run
+FORMAT = 3  # of the files of a run
 _FILES_1 = ("spec.json", "run.json", "curves.parquet", "params.npz")  # of format 1, which is read as well
 FILES = (*_FILES_1, "log.txt", SUMS)
-TIMES = ("t_fit", "t_gen", "delay", "delay_ratio", "width_decades", "width_relative")  # numbers of a verdict
-_VERSIONED = ("afterfit", "jax", "jaxlib", "equinox", "diffrax", "optax", "numpy", "scipy", "pyarrow")
+PACKAGES = ("afterfit", "jax", "jaxlib", "equinox", "diffrax", "optax", "numpy", "scipy", "pyarrow")
 
 
 @functools.cache
-def _versions() -> dict[str, str]:
-    """Of everything that a number may depend on."""
+def versions_here() -> dict[str, str]:
+    """Of everything that a number may depend on, in this process."""
     return {
         "python": platform.python_version(),
-        **{name: importlib.metadata.version(name) for name in _VERSIONED},
+        **{name: importlib.metadata.version(name) for name in PACKAGES},
         "platform": platform.platform(),
         "machine": platform.machine(),
         "backend": jax.default_backend(),
@@ -88,7 +87,7 @@ class Run:
     method: str = ""
     id: str = ""
     ended: float = dataclasses.field(default_factory=time.time)
-    versions: dict[str, str] = dataclasses.field(default_factory=_versions, repr=False)
+    versions: dict[str, str] = dataclasses.field(default_factory=versions_here, repr=False)
     origin: Experiment | None = dataclasses.field(default=None, repr=False, compare=False)
 
     @functools.cached_property
@@ -107,6 +106,13 @@ class Run:
     def verdict(self) -> Verdict:
         """What happened, with its evidence, under the task's thresholds."""
         return self.diagnose()
+
+    def verdict_or_reason(self) -> tuple[Verdict | None, str]:
+        """The verdict and its sentence; of a run cut short at once, with too few observations, None and why."""
+        try:
+            return self.verdict, str(self.verdict)
+        except SpecError as error:
+            return None, f"No verdict: {error}"
 
     def diagnose(
         self, *, fit: float | None = None, generalise: float | None = None, settings: DiagnosisSettings | None = None
@@ -194,10 +200,10 @@ class Run:
             check_files(known, where)
         try:
             return cls._read(known, where, old)
-        except SpecError:
+        except AfterfitError:
             raise
         except Exception as error:  # a module that is missing, memory that is: no fault of the run's
-            said = f"{type(error).__name__}: {error}".rstrip(": .")
+            said = error_in_words(error).rstrip(".")
             raise Unreadable(f"{where} cannot be read here ({said}); it was left as it is.") from error
 
     @classmethod
@@ -233,7 +239,15 @@ class Run:
             versions=facts["versions"],
         )
 
+    @property
+    def summary(self) -> dict[str, Any]:
+        """This run in one row, as in `Store.summaries`: its settings by their dotted names, and what came of it."""
+        return summary(self._facts(), self.spec)
+
     def _facts(self) -> dict[str, Any]:
+        """What `run.json` says."""
+        verdict, _ = self.verdict_or_reason()
+        time = self.curves["time"].values
         return {
             "format": FORMAT,
             "id": self.id,
@@ -245,7 +259,8 @@ class Run:
             "work": self.work,
             "seconds": self.seconds,
             "ended": self.ended,
-            "verdict": self._verdict_if_any(),
+            "verdict": verdict and verdict.to_dict(),
+            "end": float(time[-1]) if time.size else None,
             "final": {
                 str(name): float(values.values[-1])
                 for name, values in self.curves.data_vars.items()
@@ -256,32 +271,25 @@ class Run:
 
     def _log(self) -> str:
         """What happened, for people."""
-        verdict = self._verdict_if_any()
+        verdict, _ = self.verdict_or_reason()
         lines = {
             "began": _when(self.ended - self.seconds) if self.ended else "",
             "ended": _when(self.ended) if self.ended else "",
             "status": f"{self.status}: {self.message}" if self.message else self.status,
             "method": self.method,
             "work": ", ".join(f"{count} {what}" for what, count in self.work.items()),
-            "verdict": self.verdict.describe() if verdict else "none: too few observations",
+            "verdict": verdict.describe() if verdict else "none: too few observations",
         }
         return "".join(f"{name:8} {text}\n" for name, text in lines.items() if text)
-
-    def _verdict_if_any(self) -> dict[str, Any] | None:
-        """A run cut short at once has too few observations for a verdict, and is worth keeping all the same."""
-        try:
-            return self.verdict.to_dict()
-        except SpecError:
-            return None
 
     def __repr__(self) -> str:
         return f"<Run {self.spec['task']['kind']} · {self.spec['model']['kind']} · {self.status}>"
 
     def _repr_html_(self) -> str:
         """For a notebook: the verdict with its evidence, the picture, and what it took."""
-        from afterfit.plot import setting_line, verdict_of
+        from afterfit.plot import setting_line
 
-        verdict, said = verdict_of(self)
+        verdict, said = self.verdict_or_reason()
         judged = escape(said) if verdict is None else verdict._repr_html_()
         work = ", ".join(f"{what.replace('_', ' ')} {count:,}" for what, count in self.work.items())
         facts = {
@@ -291,7 +299,7 @@ class Run:
             "setting": setting_line(self.spec),
         }
         rows = [(name, text) for name, text in facts.items() if text]
-        return f"{judged}{image(self.plot()._repr_png_(), said)}{table(('', ''), rows)}"
+        return f"{judged}{picture(self.plot(), said)}{table(('', ''), rows)}"
 
 
 def load(directory: str | Path) -> Run:
@@ -329,7 +337,7 @@ _SAID = {
     "final": dict,
     "versions": dict,
 }
-_NOT_SAID_AT_FIRST = {"method": "", "id": "", "ended": 0.0, "verdict": None, "final": {}}
+_NOT_SAID_AT_FIRST = {"method": "", "id": "", "ended": 0.0, "end": None, "verdict": None, "final": {}}
 
 
 def check_files(files: Mapping[str, bytes], where: str, names: Iterable[str] = FILES) -> dict[str, Any]:
@@ -373,8 +381,8 @@ def _what_is_wrong(facts: Mapping[str, Any]) -> str:
         return "criteria"
     if facts["verdict"] and not isinstance(facts["verdict"].get("kind"), str):
         return "verdict"
-    numbers = {name: facts[name] for name in ("seconds", "ended")}
-    numbers |= {name: (facts["verdict"] or {}).get(name) for name in TIMES} | facts["final"]
+    numbers = {name: facts[name] for name in ("seconds", "ended", "end")}
+    numbers |= {name: (facts["verdict"] or {}).get(name) for name in NUMBERS} | facts["final"]
     return next((name for name, value in numbers.items() if not _is_number(value)), "")
 
 
@@ -383,6 +391,33 @@ def _is_number(value: Any) -> bool:
     if isinstance(value, int):
         return abs(value) < sys.float_info.max
     return value is None or isinstance(value, float) or value in ("inf", "-inf", "nan")
+
+
+def summary(facts: Mapping[str, Any], spec: Mapping[str, Any]) -> dict[str, Any]:
+    """A run in one row, from what its `run.json` and `spec.json` say: plain numbers and words, None where none is.
+
+    Settings have their dotted names, and so have the last values of curves (`final.test_error`), what was done
+    (`work.steps`) and what computed it (`versions.jax`).
+    """
+    verdict = facts["verdict"] or {}
+    return {
+        **flatten(spec),
+        "id": facts["id"],
+        "status": facts["status"],
+        "verdict": verdict.get("kind"),
+        **{name: _real(verdict.get(name)) for name in NUMBERS},
+        "end": _real(facts["end"]),
+        "seconds": float(facts["seconds"]),
+        **{name: facts[name] for name in ("metric", "method", "message", "ended")},
+        **{f"final.{name}": _real(value) for name, value in facts["final"].items()},
+        **{f"work.{name}": value for name, value in facts["work"].items()},
+        **{f"versions.{name}": value for name, value in facts["versions"].items()},
+    }
+
+
+def _real(value: float | str | None) -> float | None:
+    """A number that JSON may have had to spell out: `"inf"`."""
+    return None if value is None else float(value)
 
 
 def _when(seconds: float) -> str:

@@ -145,7 +145,8 @@ class Images(Task):
 
     def __post_init__(self):
         super().__post_init__()
-        object.__setattr__(self, "sha256", digest_of_arrays(self._read_files()))
+        _, found = self._read_files()
+        object.__setattr__(self, "sha256", found)
 
     def __check_init__(self):
         check_positive(n=self.n)
@@ -155,14 +156,15 @@ class Images(Task):
             f"{self.folder} has {available} training images, but n={self.n} were asked for.",
         )
 
-    def _read_files(self) -> list[np.ndarray]:
-        """What is in the files, which may have been replaced since this task was made or written down."""
+    def _read_files(self) -> tuple[list[np.ndarray], str]:
+        """What is in the files, and its digest: they may have been replaced since this task was made."""
         arrays = [read_idx(_idx_path(self.folder, name)) for name in _MNIST]
+        found = digest_of_arrays(arrays)
         require(
-            self.sha256 in ("", digest_of_arrays(arrays)),
+            self.sha256 in ("", found),
             f"the files in {self.folder} are no longer those that this task is about: make it anew, without sha256.",
         )
-        return arrays
+        return arrays, found
 
     @property
     def signature(self) -> Signature:
@@ -179,7 +181,7 @@ class Images(Task):
         return Criteria.accuracies(generalise=0.85)
 
     def draw(self, rng: np.random.Generator) -> Data:
-        X, y, X_test, y_test = self._read_files()
+        (X, y, X_test, y_test), _ = self._read_files()
         chosen = rng.choice(len(X), self.n, replace=False)
         X, X_test = (images.reshape(len(images), -1) / 255 for images in (X[chosen], X_test))
         return Data(X, y[chosen].astype(int), X_test, y_test.astype(int), n=self.n, n_test=len(X_test))

@@ -4,6 +4,7 @@ A clock, limit, theorem or route of your own is a subclass of `Clock`, `Limit`, 
 known by being defined.
 """
 
+from afterfit._base.errors import NotSeparableError, Unanswered
 from afterfit.theory import bounds, obstacles, sensing, thresholds
 from afterfit.theory._clocks import (
     Clock,
@@ -18,7 +19,6 @@ from afterfit.theory._clocks import (
     SlowTime,
     clocks,
 )
-from afterfit.theory._errors import NotSeparableError, Unanswered
 from afterfit.theory._explain import Explanation, Readings, explain
 from afterfit.theory._forecast import Forecast, forecast
 from afterfit.theory._instance import Instance, instance_of

@@ -12,12 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from afterfit._base import html
+from afterfit._base.errors import Unanswered
 from afterfit._base.rules import Rule
 from afterfit._base.turns import computing
 from afterfit._training.run import Run
 from afterfit.dynamics import LabelNoiseSGD
 from afterfit.dynamics import _tangent as tangent
-from afterfit.theory._errors import Unanswered
 from afterfit.theory._instance import Instance, instance_of
 from afterfit.theory._kernel import MOST, kernel_predictor
 from afterfit.theory._named import Named

@@ -14,11 +14,11 @@ import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from afterfit._base import jacobians as derivatives
+from afterfit._base.errors import Unanswered
 from afterfit._base.jacobians import Linearisation
 from afterfit.dynamics import _tangent as tangent
 from afterfit.dynamics._problem import Problem
 from afterfit.models import Model, Tangent
-from afterfit.theory._errors import Unanswered
 from afterfit.theory._instance import Instance
 from afterfit.theory._programs import max_margin
 

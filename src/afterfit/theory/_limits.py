@@ -12,11 +12,11 @@ import jax
 import numpy as np
 
 from afterfit._base import html
+from afterfit._base.errors import Unanswered
 from afterfit._base.rules import Rule
 from afterfit._base.turns import computing
 from afterfit._training.run import Run
 from afterfit.models import LeastNorm, Linear, LinearModel
-from afterfit.theory._errors import Unanswered
 from afterfit.theory._instance import Instance, instance_of
 from afterfit.theory._kernel import KernelPredictor, has_last_layer, kernel_predictor, last_layer_predictor
 from afterfit.theory._named import Named

@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterable
 from typing import Any, Self
 
 from afterfit._base import html
-from afterfit._base.errors import nearest
+from afterfit._base.errors import Unanswered, nearest
 from afterfit._base.rules import Rule
-from afterfit.theory._errors import Unanswered
 from afterfit.theory._instance import Instance
 
 __all__ = ["Named", "answer"]

@@ -13,8 +13,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-from afterfit._base.errors import require
-from afterfit.theory._errors import NotSeparableError, Unanswered
+from afterfit._base.errors import NotSeparableError, Unanswered, require
 
 __all__ = [
     "check_solved",

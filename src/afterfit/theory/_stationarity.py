@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
+from afterfit._base.errors import Unanswered
 from afterfit._base.jacobians import Linearisation
 from afterfit.dynamics import _tangent as tangent
 from afterfit.dynamics._problem import Problem, norm
-from afterfit.theory._errors import Unanswered
 from afterfit.theory._kernel import MOST, margin_features
 from afterfit.theory._programs import non_negative
 

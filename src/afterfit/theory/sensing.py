@@ -16,9 +16,8 @@ import numpy as np
 from jaxtyping import Float, Num
 from numpy.typing import ArrayLike
 
-from afterfit._base.errors import nearest, require
+from afterfit._base.errors import Unanswered, nearest, require
 from afterfit.tasks._matrices import leverage_scores
-from afterfit.theory._errors import Unanswered
 from afterfit.theory._programs import check_solved, solve
 
 __all__ = [

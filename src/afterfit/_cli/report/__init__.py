@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from afterfit._cli.report.page import picture_bytes, to_toml
 from afterfit._cli.report.runs import floor, warning, write_report
 from afterfit._cli.report.sweeps import write_sweep_report
 
-__all__ = ["floor", "picture_bytes", "to_toml", "warning", "write_report", "write_sweep_report"]
+__all__ = ["floor", "warning", "write_report", "write_sweep_report"]

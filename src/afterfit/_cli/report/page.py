@@ -2,35 +2,24 @@
 
 from __future__ import annotations
 
-import importlib.metadata
-import io
-import json
-import platform
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from afterfit._base.errors import SpecError
 from afterfit._base.files import write_atomically
-from afterfit._base.html import escape, image
-from afterfit._training.experiment import Experiment, flatten
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from afterfit._base.html import escape, table
+from afterfit._training.experiment import Experiment, value_to_toml
+from afterfit._training.run import versions_here
 
 __all__ = [
     "not_readable",
     "paragraphs",
-    "picture",
-    "picture_bytes",
     "section",
-    "to_toml",
     "value_in_words",
-    "versions",
+    "versions_of",
     "write_page",
 ]
-
-_VERSIONED = ("afterfit", "jax", "jaxlib", "equinox", "diffrax", "optax", "numpy", "scipy", "matplotlib")
 
 
 def write_page(path: str | Path, title: str, parts: Iterable[str]) -> Path:
@@ -47,18 +36,6 @@ def paragraphs(text: str) -> list[str]:
     return [f"<p>{escape(part)}</p>" for part in text.split("\n\n") if part.strip()]
 
 
-def picture_bytes(figure: Figure) -> bytes:
-    """A figure as PNG."""
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=150)
-    return buffer.getvalue()
-
-
-def to_toml(spec: Mapping[str, Any]) -> str:
-    """A specification as TOML, one dotted name a line: what `afterfit run my.toml` reads."""
-    return "\n".join(f"{name} = {_toml(v)}" for name, v in flatten(spec).items() if v is not None)
-
-
 def not_readable(spec: Mapping[str, Any]) -> str:
     """Why a specification cannot be made an experiment again, such as one of arrays; empty if it can."""
     try:
@@ -68,32 +45,24 @@ def not_readable(spec: Mapping[str, Any]) -> str:
     return ""
 
 
-def _toml(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{k} = {_toml(v)}" for k, v in value.items() if v is not None) + "}"
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(_toml, value)) + "]"
-    if isinstance(value, float):
-        return repr(value)  # JSON has no inf
-    return json.dumps(value, ensure_ascii=False)
-
-
 def value_in_words(value: Any) -> str:
     """A setting's value, for people."""
-    return "" if value is None else value if isinstance(value, str) else _toml(value)
+    return "" if value is None else value if isinstance(value, str) else value_to_toml(value)
 
 
-def versions() -> list[tuple[str, str]]:
-    installed = [(name, importlib.metadata.version(name)) for name in _VERSIONED]
-    return [*installed, ("Python", platform.python_version()), ("system", platform.platform())]
+def versions_of(runs: Iterable[Mapping[str, str]]) -> str:
+    """A table of what computed some runs, given the versions that each says; and of this page, where that differs."""
+    here, there = versions_here(), list(runs)
+    said = {name: {of_run[name] for of_run in there if of_run.get(name)} for of_run in there for name in of_run}
+    other = {name: here[name] for name in said if name in here and said[name] != {here[name]}}
+    rows = [(name, ", ".join(sorted(found)), other.get(name, "")) for name, found in said.items() if found]
+    if not other:
+        return table(("software", "version"), (row[:2] for row in rows))
+    return table(("software", "version of the runs", "of this page, where it differs"), rows)
 
 
 def section(heading: str, content: str) -> str:
     return f"<section><h2>{escape(heading)}</h2>\n{content}\n</section>"
-
-
-def picture(figure: Figure | bytes, alt: str) -> str:
-    return f"<p>{image(figure if isinstance(figure, bytes) else picture_bytes(figure), alt)}</p>"
 
 
 _PAGE = """<!DOCTYPE html>

@@ -6,19 +6,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from afterfit._base.html import escape, table
+from afterfit._base.html import escape, picture, table
 from afterfit._cli.report.page import (
     not_readable,
     paragraphs,
-    picture,
     section,
-    to_toml,
     value_in_words,
-    versions,
+    versions_of,
     write_page,
 )
-from afterfit._training.experiment import flatten
-from afterfit.plot import Overlay, plot_run, verdict_of
+from afterfit._training.experiment import flatten, spec_to_toml
+from afterfit.plot import Overlay, plot_run
 from afterfit.theory import explain, forecast, instance_of, overlay
 
 if TYPE_CHECKING:
@@ -58,7 +56,7 @@ def write_report(
             section("Cost" if len(runs) == 1 else "Runs", _runs(runs)),
             section("Setting", _setting(runs)),
             section("How to reproduce", _reproduce(runs, command)),
-            section("Versions", table(("software", "version"), versions())),
+            section("Versions", versions_of(run.versions for run in runs.values())),
         ],
     )
 
@@ -73,7 +71,7 @@ def warning(run: Run) -> str:
 
 def floor(run: Run) -> str:
     """Where a penalty holds the training error above its threshold, a sentence that says so; else nothing."""
-    verdict, _ = verdict_of(run)
+    verdict, _ = run.verdict_or_reason()
     strength = run.spec["penalty"].get("strength") or 0.0
     if verdict is None or verdict.kind != "never fitted" or run.metric != "error" or not strength:
         return ""
@@ -95,7 +93,7 @@ def _verdicts(runs: Mapping[str, Run]) -> str:
     """Every run's verdict with its evidence; the first ones with their curves, the others folded away."""
     parts = []
     for k, (name, run) in enumerate(runs.items()):
-        judged, said = verdict_of(run)
+        judged, said = run.verdict_or_reason()
         sentences = "".join(f"<li>{escape(sentence)}</li>" for sentence in judged.evidence) if judged else ""
         sentences += f"<li>{escape(floor(run))}</li>" if floor(run) else ""
         evidence = f"<ul>{sentences}</ul>" if sentences else ""
@@ -117,7 +115,7 @@ def _theory(run: Run, foresee: bool) -> tuple[Overlay | None, str]:
 
     The headline alone is foreseen: that can take half a minute.
     """
-    if run.status == "diverged" or verdict_of(run)[0] is None:
+    if run.status == "diverged" or run.verdict_or_reason()[0] is None:
         return None, "<p>Theory is not asked: the run came to nothing that it could speak of.</p>"
     try:
         explained = explain(run)
@@ -137,7 +135,7 @@ def _runs(runs: Mapping[str, Run]) -> str:
         work = ", ".join(f"{what.replace('_', ' ')} {count:,}" for what, count in run.work.items())
         settings = flatten(run.spec)
         values = [value_in_words(settings.get(setting)) for setting in differing]
-        verdict, _ = verdict_of(run)
+        verdict, _ = run.verdict_or_reason()
         kind = verdict.kind if verdict else "none"
         rows.append((name, *values, kind, run.status, run.method or "step by step", work, f"{run.seconds:.1f} s"))
     return table(("run", *differing, "verdict", "status", "method", "work", "time"), rows)
@@ -167,4 +165,4 @@ def _reproduce(runs: Mapping[str, Run], command: str) -> str:
         else f"Or from its specification{which}: save these lines as <code>my.toml</code> and run "
         "<code>afterfit run my.toml</code>."
     )
-    return f"{asked}<p>{how}</p><pre>{escape(to_toml(headline.spec))}</pre>"
+    return f"{asked}<p>{how}</p><pre>{escape(spec_to_toml(headline.spec))}</pre>"

@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from afterfit._base.errors import SpecError
-from afterfit._base.html import escape, table
+from afterfit._base.html import escape, picture, table
 from afterfit._cli.report.page import (
     not_readable,
     paragraphs,
-    picture,
     section,
-    to_toml,
     value_in_words,
-    versions,
+    versions_of,
     write_page,
 )
 from afterfit._sweeps.phases import middle
 from afterfit._sweeps.pictures import curves_by_knob
-from afterfit._training.experiment import flatten
+from afterfit._sweeps.results import dimensions, read_rows
+from afterfit._training.experiment import flatten, spec_to_toml, value_to_toml
+from afterfit.plot import in_short
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -55,7 +55,7 @@ def write_sweep_report(path: str | Path, sweep: Sweep, title: str = "", about: s
             section("Runs", _cells(sweep, data)),
             section("Setting", _setting(sweep)),
             section("How to reproduce", _reproduce(sweep, command)),
-            section("Versions", table(("software", "version"), versions())),
+            section("Versions", versions_of(_versions(sweep, data))),
         ],
     )
 
@@ -88,9 +88,10 @@ def _phase_diagrams(sweep: Sweep) -> str:
 def _curves(sweep: Sweep, data: xr.Dataset) -> str:
     if sweep.refine is not None:
         return "<p>The curves are in the runs.</p>"
-    metric = data.attrs["metric"]
+    metric, whole = data.attrs["metric"], data.merge(sweep.curves)
     return "\n".join(
-        picture(curves_by_knob(data, metric, name), f"Training and test {metric} by {name}") for name in sweep.knobs
+        picture(curves_by_knob(whole, metric, dimension), f"Training and test {metric} by {name}")
+        for name, dimension in dimensions(sweep.knobs).items()
     )
 
 
@@ -131,10 +132,10 @@ def _cells(sweep: Sweep, data: xr.Dataset) -> str:
     metric = f"final_test_{data.attrs['metric']}"
     rows = []
     for point in sweep.points:
-        cell = data.isel(dict(zip(sweep.knobs, point, strict=True)))
+        cell = data.isel(dict(zip(dimensions(sweep.knobs).values(), point, strict=True)))
         kinds = Counter(kind for kind in cell["verdict"].values.tolist() if kind)
         said = ", ".join(f"{kind} ({count})" if len(kinds) > 1 else kind for kind, count in kinds.most_common())
-        values = (_short(sweep.knobs[name][k]) for name, k in zip(sweep.knobs, point, strict=True))
+        values = (in_short(sweep.knobs[name][k]) for name, k in zip(sweep.knobs, point, strict=True))
         ran = cell["status"].values != ""
         never = int((ran & np.isnan(cell["t_gen"].values)).sum())
         broken = cell["verdict"].values == "diverged"
@@ -150,17 +151,19 @@ def _cells(sweep: Sweep, data: xr.Dataset) -> str:
     )
 
 
-def _short(value: object) -> str:
-    """A knob's value for a table; the setting has all its digits."""
-    return f"{value:.4g}" if isinstance(value, float) else value_in_words(value)
-
-
 def _median(values: np.ndarray, never: str) -> str:
     """The median in words, where NaN is above all numbers and is called `never`."""
     if not values.size:
         return ""
     median = float(middle(np.where(np.isnan(values), np.inf, values)))
     return f"{median:.3g}" if np.isfinite(median) else never
+
+
+def _versions(sweep: Sweep, data: xr.Dataset) -> Iterator[dict[str, str]]:
+    """What each run says it was computed with."""
+    rows = read_rows(sweep.store, data["id"].values.ravel().tolist(), lambda column: column.startswith("versions."))
+    for row in rows.values():
+        yield {name.removeprefix("versions."): said for name, said in row.items() if name != "id"}
 
 
 def _setting(sweep: Sweep) -> str:
@@ -175,9 +178,9 @@ def _reproduce(sweep: Sweep, command: str) -> str:
     asked = f"<p>On the command line:</p><pre>{escape(command)}</pre>" if command else ""
     written = sweep.to_dict()
     tables = {key: written[key] for key in ("over", "refine") if key in written}
-    lines = [to_toml(written["spec"]), f"[sweep]\nseeds = {list(sweep.seeds)}"]
+    lines = [spec_to_toml(written["spec"]), f"[sweep]\nseeds = {list(sweep.seeds)}"]
     for key, settings in tables.items():
-        inside = "\n".join(f'"{name}" = {value_in_words(value)}' for name, value in settings.items())
+        inside = "\n".join(f'"{name}" = {value_to_toml(value)}' for name, value in settings.items())
         lines.append(f"[sweep.{key}]\n{inside}")
     why = not_readable(written["spec"])
     how = (

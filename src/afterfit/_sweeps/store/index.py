@@ -1,7 +1,7 @@
 """The table of all runs: one row a run, its settings by their dotted names, and what came of it.
 
-A row is made of `spec.json` and `run.json` alone. `index.cache` keeps the table, so that only new runs have to be
-opened; it is a cache, and made anew when it is missing or not as it was written.
+A row is made of `spec.json` and `run.json` alone, unless an older afterfit wrote them. `index.cache` keeps the table,
+so that only new runs have to be opened; it is a cache, and made anew when it is missing or not as it was written.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from afterfit._base.errors import SpecError
-from afterfit._base.files import SUMS, Damaged, Unreadable, read_json
+from afterfit._base.errors import AfterfitError, Damaged, SpecError, Unreadable
+from afterfit._base.files import SUMS, read_json
+from afterfit._diagnose.verdict import NUMBERS
 from afterfit._sweeps.store.places import Place
-from afterfit._training.experiment import flatten
-from afterfit._training.run import TIMES, check_files
+from afterfit._training.run import FORMAT, Run, check_files, summary
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,18 +27,21 @@ if TYPE_CHECKING:
 __all__ = ["Index"]
 
 _CACHE = "index.cache"  # a SHA-256 in hex, and then what it was taken of: the table in Arrow's format
-_VERSION = b"2"  # of the cache: one of another version is made anew
+_VERSION = b"3"  # of the cache: one of another version is made anew
 _STAMP, _ROW = ".stamp", ".row"
 _FILES = ("spec.json", "run.json", SUMS)
 # Columns that are there even if no run is; settings and final metrics come with the runs that have them.
-_ALWAYS = {"id": "string", "status": "string", "verdict": "string"} | dict.fromkeys((*TIMES, "seconds"), "double")
+_ALWAYS: dict[str, str] = {
+    **dict.fromkeys(("id", "status", "verdict"), "string"),
+    **dict.fromkeys((*NUMBERS, "end", "seconds"), "double"),
+}
 
 
 class Index:
     """The table of a store, kept up to date with what lies in it."""
 
-    def __init__(self, place: Place, doubt: Callable[[str], Damaged | None]):
-        self._place, self._doubt = place, doubt
+    def __init__(self, place: Place, load: Callable[[str], Run], doubt: Callable[[str], Damaged | None]):
+        self._place, self._load, self._doubt = place, load, doubt
         self._table: pa.Table | None = None  # with two columns more: each run's stamp, and its row as JSON
         self._left_out: set[str] = set()  # what was said about runs that have no row
 
@@ -67,12 +70,26 @@ class Index:
                     if isinstance(files, OSError):
                         raise Unreadable(f"run {id} cannot be read ({files.strerror or files}).")
                     if files or self._place.has(id):  # else removed since
-                        rows[id] = json.dumps(_row(id, files))
+                        rows[id] = json.dumps(self._row(id, files))
                 except Damaged as error:
                     self._leave_out(self._doubt(id) or error)
                 except Unreadable as error:
                     self._leave_out(error)
+                except SpecError:  # removed since
+                    pass
         return rows
+
+    def _row(self, id: str, files: Mapping[str, bytes]) -> dict[str, Any]:
+        where = f"run {id}"
+        facts = check_files(files, where, _FILES)
+        if facts["id"] != id:
+            raise Damaged(f"{where} is damaged: it is in the place of {facts['id'] or 'a run without a name'}.")
+        if facts["format"] < FORMAT:  # then not all of it was written down, and has to be had from the curves
+            return self._load(id).summary
+        try:
+            return summary(facts, read_json(files["spec.json"], "spec.json", where))
+        except (AttributeError, RecursionError):  # no mapping, or nested without end
+            raise Damaged(f"{where} is damaged: spec.json is not a specification.") from None
 
     def _files(self, ids: Sequence[str]) -> dict[str, dict[str, bytes] | OSError]:
         """The files of runs that a row is made of, or why they do not come."""
@@ -82,7 +99,7 @@ class Index:
             return {ids[0]: error} if len(ids) == 1 else {id: self._files([id])[id] for id in ids}
         return {id: {name: found[f"{id}/{name}"] for name in _FILES if f"{id}/{name}" in found} for id in ids}
 
-    def _leave_out(self, error: SpecError) -> None:
+    def _leave_out(self, error: AfterfitError) -> None:
         """Say once that a run is not in the table."""
         if str(error) not in self._left_out:
             self._left_out.add(str(error))
@@ -114,42 +131,6 @@ class Index:
 
 
 # ------------------------------------------------------------------------------------------------------- rows
-
-
-def _row(id: str, files: Mapping[str, bytes]) -> dict[str, Any]:
-    """A run in one row: plain numbers and words."""
-    where = f"run {id}"
-    facts = check_files(files, where, _FILES)
-    spec = read_json(files["spec.json"], "spec.json", where)
-    if facts["id"] != id:
-        raise Damaged(f"{where} is damaged: it is in the place of {facts['id'] or 'a run without a name'}.")
-    try:
-        settings = flatten(spec)
-        verdict = facts["verdict"] or {}
-        said = {
-            "id": id,
-            "status": facts["status"],
-            "verdict": verdict.get("kind"),
-            **{name: _real(verdict.get(name)) for name in TIMES},
-            "seconds": float(facts["seconds"]),
-        }
-        return {
-            **said,
-            **settings,
-            "metric": facts["metric"],
-            **{name: facts[name] for name in ("method", "message", "ended")},
-            **{f"final.{name}": _real(value) for name, value in facts["final"].items()},
-            **{f"work.{name}": value for name, value in facts["work"].items()},
-            "afterfit": facts["versions"].get("afterfit"),
-            **said,  # whatever the settings are called
-        }
-    except (AttributeError, RecursionError):  # no mapping, or nested without end
-        raise Damaged(f"{where} is damaged: spec.json is not a specification.") from None
-
-
-def _real(value: float | str | None) -> float | None:
-    """A number that JSON may have had to spell out: `"inf"`."""
-    return None if value is None else float(value)
 
 
 def _tabulate(rows_as_json: Mapping[str, str], stamps: Mapping[str, str]) -> pa.Table:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import itertools
 import os
 import secrets
@@ -93,37 +94,30 @@ class Local:
         raise AssertionError
 
     def sweep_up(self, age: float) -> None:
-        for entry in itertools.chain(_entries(self.root), _entries(self.root / "claims")):
+        for entry in itertools.chain(_entries(self.root), _entries(self.root / "leases")):
             with contextlib.suppress(FileNotFoundError):
                 if entry.name.startswith(".tmp-") and time.time() - entry.stat().st_mtime > age:
                     shutil.rmtree(entry.path, ignore_errors=True)
 
-    # A claim is a directory with one file, whose name is the holder's token. It appears with its file in it, and
-    # changes hands by renaming that file: a token never comes back, so nobody can take away a claim he has not seen.
+    # A lease is a directory with one file, whose name is the holder's token. It appears with its file in it, by
+    # renaming, which takes the place of an empty directory and of nothing else. A token never comes back: whoever
+    # removes the file of one that is dead cannot take away the lease of another.
 
-    def claim(self, id: str, token: str) -> bool:
-        temporary = self.root / "claims" / f".tmp-{secrets.token_hex(8)}"
+    def lease(self, id: str, token: str) -> bool:
+        temporary = self.root / "leases" / f".tmp-{secrets.token_hex(8)}"
         temporary.mkdir(parents=True)
         (temporary / token).touch()
-        if _rename(temporary, self.root / "claims" / id):
+        if _rename(temporary, self.root / "leases" / id):
             return True
         shutil.rmtree(temporary, ignore_errors=True)
         return False
 
-    def holder(self, id: str) -> str | None:
-        return next((entry.name for entry in _entries(self.root / "claims" / id)), None)
-
-    def take_over(self, id: str, old: str, token: str) -> bool:
-        place = self.root / "claims" / id
-        try:
-            os.rename(place / old, place / token)
-        except FileNotFoundError:
-            return False
-        return True
+    def holders(self, id: str) -> set[str]:
+        return {entry.name for entry in _entries(self.root / "leases" / id)}
 
     def release(self, id: str, token: str) -> None:
-        place = self.root / "claims" / id
-        with contextlib.suppress(OSError):  # no longer ours, or taken again since
+        place = self.root / "leases" / id
+        with contextlib.suppress(OSError):  # it is gone, or the lease was taken again since
             (place / token).unlink()
             place.rmdir()
 
@@ -171,8 +165,8 @@ def _rename(source: Path, target: Path) -> bool:
     """Rename a directory; False if there is one with something in it at the target."""
     try:
         os.rename(source, target)
-    except OSError:
-        if target.is_dir():
+    except OSError as error:  # what was in the way may be gone by now: the refusal itself says that it was there
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST) or target.is_dir():
             return False
         raise
     return True

@@ -1,7 +1,7 @@
 """Where a store is: a directory of this machine or a cluster, or anything that fsspec can reach.
 
 Both kinds of place answer the same questions. A directory can be renamed in one atomic step, and that is what
-publishing, removing and claiming rest on; elsewhere a run is there from the moment its checksums are.
+publishing, removing and leasing rest on; elsewhere a run is there from the moment its checksums are.
 """
 
 from __future__ import annotations
@@ -84,18 +84,18 @@ class Place(Protocol):
         """Remove what publishers that were killed left behind, if it is older than `age` seconds."""
         ...
 
-    # Claims: `token` is whoever holds one.
-    def claim(self, id: str, token: str) -> bool:
-        """Take a claim that nobody holds; False if somebody does."""
+    # Leases: `token` is whoever holds one, and never comes back. At no time do two hold the lease of a run.
+    def lease(self, id: str, token: str) -> bool:
+        """Take a lease that nobody holds; False if somebody does, or tries to."""
         ...
 
-    def holder(self, id: str) -> str | None: ...
-
-    def take_over(self, id: str, old: str, token: str) -> bool:
-        """Make the claim of `old` that of `token`: only one taker succeeds."""
+    def holders(self, id: str) -> set[str]:
+        """Whoever holds a lease; where that is not one step, those too who are about to find out."""
         ...
 
-    def release(self, id: str, token: str) -> None: ...
+    def release(self, id: str, token: str) -> None:
+        """End the lease of `token`, if there is one: its own, or that of somebody who is dead."""
+        ...
 
     def touch(self, name: str, content: bytes) -> None:
         """Say that a file is of now, and write it again if it is gone."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import random
 import time
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -12,6 +13,8 @@ from afterfit._base.files import SUMS
 from afterfit._training.experiment import is_id
 
 __all__ = ["Elsewhere"]
+
+_MOMENT = 0.05  # seconds at most before a lease that two wanted at once is tried again
 
 
 class Elsewhere:
@@ -92,27 +95,30 @@ class Elsewhere:
     def sweep_up(self, age: float) -> None:
         """What a killed publisher leaves is written over by the next one."""
 
-    def claim(self, id: str, token: str) -> bool:
-        path = self._path(f"claims/{id}")
-        self.filesystem.makedirs(self._path("claims"), exist_ok=True)
+    # A lease is a file that is named by its holder's token. Not every place can make a file only if there is none, but
+    # what was written is listed at once. So whoever wants a lease writes his file, and has it if it is then the only
+    # one; else he takes it back and, after a moment, looks again. Of two, the one who listed first had written before
+    # the other listed: both cannot be alone. A token never comes back: whoever
+    # removes the file of one that is dead cannot take away the lease of another.
+
+    def lease(self, id: str, token: str) -> bool:
+        self.write(f"leases/{id}/{token}", b"")
+        if self.holders(id) == {token}:
+            return True
+        self.release(id, token)
+        time.sleep(random.uniform(0, _MOMENT))  # not the same for two that got in each other's way
+        return False
+
+    def holders(self, id: str) -> set[str]:
+        self.filesystem.invalidate_cache()
         try:
-            self.filesystem.pipe_file(path, token.encode(), mode="create")
-        except FileExistsError:
-            return False
-        return True
-
-    def holder(self, id: str) -> str | None:
-        return next((content.decode() for content in self.read([f"claims/{id}"]).values()), None)
-
-    def take_over(self, id: str, old: str, token: str) -> bool:
-        if self.holder(id) != old:
-            return False
-        self.forget(f"claims/{id}")
-        return self.claim(id, token)
+            listed = self.filesystem.ls(self._path(f"leases/{id}"), detail=False)
+        except FileNotFoundError:
+            return set()
+        return {path.rstrip("/").rsplit("/", 1)[-1] for path in listed}
 
     def release(self, id: str, token: str) -> None:
-        if self.holder(id) == token:
-            self.forget(f"claims/{id}")
+        self.forget(f"leases/{id}/{token}")
 
     def touch(self, name: str, content: bytes) -> None:
         self.write(name, content)

@@ -10,10 +10,10 @@ import warnings
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from afterfit._base.errors import SpecError, require
-from afterfit._base.files import SUMS, Damaged, Unreadable, check_sums, read_json, sums_of, to_json
-from afterfit._sweeps.store.claims import Claims
+from afterfit._base.errors import AfterfitError, Damaged, SpecError, Unreadable, require
+from afterfit._base.files import SUMS, check_sums, read_json, sums_of, to_json
 from afterfit._sweeps.store.index import Index
+from afterfit._sweeps.store.leases import Leases
 from afterfit._sweeps.store.places import Place, find_place
 from afterfit._sweeps.store.sql import Database
 from afterfit._training.experiment import is_id
@@ -46,8 +46,8 @@ class Store:
     def __init__(self, url: str | os.PathLike[str] = "results/store"):
         self._place: Place = find_place(os.fsdecode(url))
         self._there = self._check_format()
-        self._claims = Claims(self._place)
-        self._index = Index(self._place, self._doubt)
+        self._leases = Leases(self._place)
+        self._index = Index(self._place, self._read, self._doubt)
 
     @property
     def url(self) -> str:
@@ -61,7 +61,14 @@ class Store:
 
     def ids(self) -> list[str]:
         """The names of all runs, sorted."""
-        return sorted(self._place.stamps())
+        return sorted(self.stamps())
+
+    def stamps(self) -> dict[str, str]:
+        """The names of all runs, each with a word that is another one once the run was written again.
+
+        This is a cheap way to see whether anything has changed.
+        """
+        return self._place.stamps()
 
     def publish(self, id: str, files: Mapping[str, bytes]) -> bool:
         """Put a run into the store, given as `run.files()`. False if it is there already; that one is kept.
@@ -233,23 +240,23 @@ class Store:
             raise Damaged(f"sweep {found[0]} is damaged: {name} is not as it was written. Running the sweep writes it.")
         return data
 
-    # ------------------------------------------------------------------------------------------------- claims
+    # ------------------------------------------------------------------------------------------------- leases
 
-    def claim(self, ids: Iterable[str]) -> set[str]:
+    def lease(self, ids: Iterable[str]) -> set[str]:
         """Those of `ids` that are not in the store and that nobody else is working on: now this object is.
 
         They are given up by `release`, at the end of the process, and at once if the process is killed (on other
         machines a minute later). What this object holds already, it gets again.
         """
         self._open()
-        mine = self._claims.claim(id for id in ids if id not in self)
+        mine = self._leases.take(id for id in ids if id not in self)
         done = {id for id in mine if id in self}  # by somebody who released them just now
-        self._claims.release(done)
+        self._leases.release(done)
         return mine - done
 
     def release(self, ids: Iterable[str]) -> None:
-        """Give up claims; those that this object does not hold are left alone."""
-        self._claims.release(ids)
+        """Give up leases; those that this object does not hold are left alone."""
+        self._leases.release(ids)
 
     # ------------------------------------------------------------------------------------------------ insides
 
@@ -306,7 +313,7 @@ class Store:
             self._read(id)
         except Damaged as error:
             return self._set_aside(id, error)
-        except SpecError:  # it cannot be read for another reason, or is gone
+        except AfterfitError:  # it cannot be read for another reason, or is gone
             pass
         return None
 

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from afterfit.theory._errors import NotSeparableError, Unanswered
+from afterfit._base.errors import NotSeparableError, Unanswered
 from afterfit.theory._potentials._links import Exponential, Link, log_2cosh, log_2sinh
 
 __all__ = ["Coordinates", "Spectrum", "follow", "orthonormal"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import jax.numpy as jnp
 import numpy as np
 
+from afterfit._base.errors import Unanswered
 from afterfit.models import Linear
-from afterfit.theory._errors import Unanswered
 from afterfit.theory._instance import Instance
 from afterfit.theory._potentials import Q, QDepth
 from afterfit.theory._programs import max_l2_margin

@@ -8,11 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from afterfit._base.errors import Unanswered
 from afterfit._training.train import run_experiment
 from afterfit.dynamics import RiemannianFlow
 from afterfit.dynamics import _tangent as tangent
 from afterfit.models import Tangent
-from afterfit.theory._errors import Unanswered
 from afterfit.theory._instance import Instance
 from afterfit.theory._kernel import MOST
 from afterfit.theory._routes._base import (

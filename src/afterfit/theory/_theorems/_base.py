@@ -12,11 +12,11 @@ from typing import ClassVar
 import numpy as np
 
 from afterfit._base import html
+from afterfit._base.errors import Unanswered
 from afterfit._base.rules import Rule
 from afterfit._training.run import Run
 from afterfit.dynamics import _tangent as tangent
 from afterfit.theory._clocks import Clock, Clocks, clocks
-from afterfit.theory._errors import Unanswered
 from afterfit.theory._instance import Instance, instance_of
 from afterfit.theory._kernel import MOST
 from afterfit.theory._limits import Limit, Limits, limits

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from afterfit._base.errors import NotSeparableError, Unanswered
 from afterfit.dynamics import LabelNoiseSGD
 from afterfit.dynamics import _tangent as tangent
 from afterfit.models import LinearModel
 from afterfit.tasks import SparseClassification
 from afterfit.theory._clocks import KernelPhase, LabelNoiseTime, LargeStart
-from afterfit.theory._errors import NotSeparableError, Unanswered
 from afterfit.theory._instance import Instance
 from afterfit.theory._kernel import MOST, kernel_predictor
 from afterfit.theory._landscape import homogeneity

@@ -1,7 +1,7 @@
-"""Claims: which runs a process is working on, so that no other process does the same.
+"""Leases: which runs a process is working on, so that no other process does the same.
 
-A claim names its holder, and the holder has a file of its own, `claims/.holders/<token>`, that says which process it
-is. A thread touches that one file every few seconds, however many claims there are. A claim is void when its holder's
+A lease names its holder, and the holder has a file of its own, `leases/.holders/<token>`, that says which process it
+is. A thread touches that one file every few seconds, however many leases there are. A lease is void when its holder's
 process is dead, which is known at once on the same machine, or when the file was not touched for a minute.
 """
 
@@ -20,14 +20,14 @@ from pathlib import Path
 
 from afterfit._sweeps.store.places import Place
 
-__all__ = ["Claims"]
+__all__ = ["Leases"]
 
 _BEAT = 5.0  # seconds between two signs of life
 _PATIENCE = 60.0  # seconds without one after which a holder on another machine counts as dead
 
 
-class Claims:
-    """The claims of one worker. They end with `release`, with the process, or when nobody holds this object."""
+class Leases:
+    """The leases of one worker. They end with `release`, with the process, or when nobody holds this object."""
 
     def __init__(self, place: Place):
         self._place = place
@@ -38,7 +38,7 @@ class Claims:
         # Also at the end of the process, however it ends except by force.
         weakref.finalize(self, _leave, place, self._token, self._held, os.getpid())
 
-    def claim(self, ids: Iterable[str]) -> set[str]:
+    def take(self, ids: Iterable[str]) -> set[str]:
         """Those of `ids` that nobody else holds: they are ours now, or were already."""
         with self._lock:
             ids = set(ids)
@@ -52,7 +52,7 @@ class Claims:
             return ids & self._held
 
     def release(self, ids: Iterable[str]) -> None:
-        """Give up claims; those that are not ours are left alone."""
+        """Give up leases; those that are not ours are left alone."""
         with self._lock:
             for id in set(ids) & self._held:
                 self._place.release(id, self._token)
@@ -61,14 +61,12 @@ class Claims:
                 self._end()
 
     def _take(self, id: str, alive: Callable[[str], bool]) -> bool:
-        while not self._place.claim(id, self._token):
-            holder = self._place.holder(id)
-            if holder is None:  # released in between
-                continue
-            if alive(holder):
+        while not self._place.lease(id, self._token):
+            holders = self._place.holders(id)  # none if it was released in between
+            if any(map(alive, holders)):
                 return False
-            if self._place.take_over(id, holder, self._token):
-                return True
+            for dead in holders:
+                self._place.release(id, dead)
         return True
 
     def _is_alive(self, token: str) -> bool:
@@ -80,7 +78,7 @@ class Claims:
         except (ValueError, KeyError, TypeError):  # no such file, or no holder's: whoever it was is gone
             return False
         alive = _runs(pid, began) if machine == _machine() else self._place.age(name) < _PATIENCE
-        if not alive:  # without its file, all its claims are void; one that only slept writes it again
+        if not alive:  # without its file, all its leases are void; one that only slept writes it again
             self._place.forget(name)
         return alive
 
@@ -91,7 +89,7 @@ class Claims:
             self._place.write(_file_of(self._token), _who_we_are())
             arguments = (self._place, _file_of(self._token), self._stop)
             weakref.finalize(self, self._stop.set)  # the thread must not keep this object alive
-            threading.Thread(target=_beat, args=arguments, name="afterfit claims", daemon=True).start()
+            threading.Thread(target=_beat, args=arguments, name="afterfit leases", daemon=True).start()
 
     def _end(self) -> None:
         if self._stop is not None:
@@ -118,7 +116,7 @@ def _leave(place: Place, token: str, held: set[str], pid: int) -> None:
 
 
 def _file_of(token: str) -> str:
-    return f"claims/.holders/{token}"
+    return f"leases/.holders/{token}"
 
 
 def _who_we_are() -> bytes:
