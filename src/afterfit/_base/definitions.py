@@ -438,4 +438,10 @@ def _name_in_library(value: Any) -> str:
     if found is not value and not isinstance(value, type):
         return ""
     meaning = getattr(value, "meaning", 1) if isinstance(value, type) else 1
-    return f"{library}: {module}.{name}" + (f" {meaning}" if meaning != 1 else "")
+    place = _public(module) if library == "afterfit" else module
+    return f"{library}: {place}.{name}" + (f" {meaning}" if meaning != 1 else "")
+
+
+def _public(module: str) -> str:
+    """Where users find what a module of ours has: in which file it is may change, and is nothing to a user's class."""
+    return module.partition("._")[0]

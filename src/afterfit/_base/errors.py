@@ -29,9 +29,6 @@ class AfterfitError(Exception):
 class SpecError(AfterfitError, ValueError):
     """Something asked for cannot be: the message says what, with its value, and what to do."""
 
-    # Where it once was. A user's class that refuses with it has that name in its digest, and so in the ids of its runs.
-    __module__ = "afterfit._base.spec"
-
 
 class Damaged(AfterfitError):
     """Files that are not as they were written: the message names the file."""
