@@ -1,15 +1,10 @@
-"""Ways to follow a gradient flow, by name. A new one is a `Method` in a file of its own, listed here."""
+"""Ways to follow a gradient flow. A new one is a `Method` with a `name`, in a module here (found by itself) or anywhere
+else.
+"""
 
-from afterfit.dynamics._methods._base import Flow, Method
-from afterfit.dynamics._methods.dual import Dual
-from afterfit.dynamics._methods.exact import Exact
-from afterfit.dynamics._methods.explicit import Explicit
-from afterfit.dynamics._methods.implicit import Implicit
-from afterfit.dynamics._methods.path import Path
-from afterfit.dynamics._methods.stabilised import Stabilised
+from afterfit._base.rules import discover
+from afterfit.dynamics._methods._base import Case, Flow, Method
 
-__all__ = ["METHODS", "Flow", "Method"]
+__all__ = ["Case", "Flow", "Method"]
 
-METHODS: dict[str, type[Method]] = {
-    method.name: method for method in (Exact, Path, Dual, Explicit, Implicit, Stabilised)
-}
+discover(__name__, but=("chebyshev", "newton"))  # solvers: they load Diffrax, which only some methods need
