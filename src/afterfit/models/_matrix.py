@@ -14,7 +14,7 @@ from afterfit._base.errors import require
 from afterfit.models._base import LeastNorm, LinearModel, Parameter
 from afterfit.models._inputs import Signature
 
-__all__ = ["DeepMatrixFactorisation", "MatrixFactorisation", "SymmetricFactorisation", "product_transposed"]
+__all__ = ["DeepMatrixFactorisation", "MatrixFactorisation", "SymmetricFactorisation"]
 
 
 class _MatrixModel(LinearModel):
