@@ -25,7 +25,7 @@ from jax.core import Tracer
 from afterfit._base.definitions import Untold, digest, held
 from afterfit._base.errors import SpecError, nearest, require
 
-__all__ = ["DEFINING", "Capable", "Spec", "SpecError", "nearest", "require"]
+__all__ = ["DEFINING", "Capable", "Spec", "SpecError", "nearest", "plain_number", "require"]
 
 DEFINING = ("kind", "code", "meaning")  # what plain data say of a noun beside its settings
 
@@ -309,7 +309,7 @@ def _one(value: Any, annotation: str, where: str) -> Any:
     if isinstance(value, Tracer | Spec):  # a number only once it is computed, or a noun built already
         return value
     wanted = [word for word in _WORDS if word in annotation.replace("|", " ").split()]
-    value = _plain_number(value) if wanted else value
+    value = plain_number(value) if wanted else value
     for family in Spec.__subclasses__():
         if family.__name__ in re.findall(r"\w+", annotation):
             return family.from_dict(value, where)
@@ -327,7 +327,7 @@ def _one(value: Any, annotation: str, where: str) -> Any:
     return value
 
 
-def _plain_number(value: Any) -> Any:
+def plain_number(value: Any) -> Any:
     """A number of NumPy's or JAX's as Python's own; anything else as it is."""
     return value.item() if isinstance(value, np.generic | np.ndarray | jax.Array) and value.ndim == 0 else value
 

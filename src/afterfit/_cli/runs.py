@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from afterfit._base.errors import SpecError, require
+from afterfit._base.machine import in_words
 from afterfit._cli._app import Quiet, StoreOption, print_verdict, say
 
 __all__ = ["runs"]
@@ -71,7 +72,8 @@ def show(
     run = opened.load(id)
     verdict, said = run.verdict_or_reason()
     print_verdict("", verdict.describe() if verdict else said)
-    say(f"  - {warning(run) or 'finished'} ({_span(run.seconds)}, {_span(time.time() - run.ended)} ago)")
+    took, ago = in_words(run.seconds, "seconds"), in_words(time.time() - run.ended, "seconds")
+    say(f"  - {warning(run) or 'finished'} ({took}, {ago} ago)")
     if run.method:
         say(f"  - followed by {run.method}.")
     say("\nSetting", bold=True)
@@ -150,7 +152,7 @@ def query(
 def _in_short(row: dict[str, Any]) -> list[str]:
     kinds = [row.get(f"{noun}.kind") for noun in ("task", "model", "penalty")]
     facts = (row.get("penalty.strength"), row["verdict"], row["t_gen"], row["status"])
-    return [row["id"], *map(_word, kinds), *map(_word, facts), _span(time.time() - row["ended"])]
+    return [row["id"], *map(_word, kinds), *map(_word, facts), in_words(time.time() - row["ended"], "seconds")]
 
 
 def _print_table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
@@ -168,11 +170,3 @@ def _word(value: Any) -> str:
     if isinstance(value, list):
         return "[" + ", ".join(map(_word, value)) + "]"
     return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def _span(seconds: float) -> str:
-    """A time in its largest unit: 0.4 s, 12 min, 3 d."""
-    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= length:
-            return f"{seconds / length:.0f} {unit}"
-    return f"{seconds:.2g} s"

@@ -23,31 +23,16 @@ def main() -> None:
     import jax
     import xarray  # noqa: F401  (now, not when a run that is interrupted has a second to be written down)
 
-    from afterfit._base.errors import error_in_words
     from afterfit._base.turns import in_a_thread
-    from afterfit._sweeps.jobs import Parcel, do_job
+    from afterfit._sweeps.jobs import Parcel, work
 
     speaking, stop = threading.Lock(), threading.Event()
 
     def tell(what: str, value: Any = None) -> None:
-        content = cloudpickle.dumps((what, value))
+        content = cloudpickle.dumps((what, Parcel.pack(*value) if what == "ended" else value))
         with speaking:
             out.write(content)
             out.flush()
-
-    def work(job: Any) -> None:
-        try:
-            do_job(
-                job,
-                lambda place, came: tell("ended", Parcel.pack(place, came)),
-                lambda share: tell("share", share),
-                stop,
-            )
-        except KeyboardInterrupt:  # stopped before there was anything to keep
-            pass
-        except BaseException as error:
-            tell("ended", Parcel.pack(job.wanted[0], error_in_words(error)))
-        tell("done")
 
     read = sys.stdin.buffer
     try:
@@ -64,7 +49,7 @@ def main() -> None:
             except Exception as error:  # such as a module that is not to be found here
                 tell("refused", str(error))
                 continue
-            in_a_thread(functools.partial(work, job))
+            in_a_thread(functools.partial(work, job, tell, stop))
     except (EOFError, KeyboardInterrupt):
         os._exit(0)  # whatever compiled code is doing
 

@@ -16,7 +16,7 @@ from afterfit._sweeps.plan import Job
 from afterfit._training.run import Run
 from afterfit._training.train import run_together
 
-__all__ = ["LIVES", "Parcel", "Watch", "cores", "describe", "do_job", "given_up", "log", "search_path"]
+__all__ = ["LIVES", "Parcel", "Watch", "cores", "describe", "do_job", "given_up", "log", "search_path", "work"]
 
 LIVES = 3  # processes that may die at one job before it is given up
 
@@ -62,6 +62,17 @@ def do_job(
     except (Exception, SystemExit) as error:  # of the user's own model as much as of ours: the other jobs go on
         for place in sorted(waiting):
             ended(place, error_in_words(error))
+
+
+def work(job: Job, tell: Callable[[str, Any], None], stop: threading.Event) -> None:
+    """Do a job and tell of it: `ended` with each place and what came of it, `share` done, and at last `done`."""
+    try:
+        do_job(job, lambda place, what: tell("ended", (place, what)), lambda share: tell("share", share), stop)
+    except KeyboardInterrupt:  # stopped before there was anything to keep
+        pass
+    except BaseException as error:
+        tell("ended", (job.wanted[0], error_in_words(error)))
+    tell("done", None)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,11 +8,11 @@ import tomllib
 from collections.abc import Iterable, Mapping, Sequence, Sized
 from typing import Any
 
-import jax
 import numpy as np
 
 from afterfit._base.errors import SpecError, require
 from afterfit._base.machine import check_memory
+from afterfit._base.spec import plain_number
 from afterfit._training.experiment import Experiment, as_whole
 
 __all__ = ["check_knobs", "check_runs", "check_seeds", "geomspace", "parse_knob", "parse_values", "plain_values"]
@@ -86,11 +86,7 @@ def plain_values(over: Mapping[str, Iterable[Any]]) -> dict[str, tuple[Any, ...]
         )
         if isinstance(values, Sized):
             check_runs(len(values))
-    return {name: tuple(_plain(value) for value in values) for name, values in over.items()}
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic | jax.Array) and value.ndim == 0 else value
+    return {name: tuple(map(plain_number, values)) for name, values in over.items()}
 
 
 def check_knobs(spec: Experiment, knobs: Mapping[str, tuple[Any, ...]]) -> None:

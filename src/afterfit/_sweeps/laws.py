@@ -53,12 +53,6 @@ class PowerLaw:
         half = float(self._half_width(self.covariance[1, 1]))
         return self.exponent - half, self.exponent + half
 
-    @property
-    def constant_interval(self) -> tuple[float, float] | None:
-        """Confidence interval of the constant over seeds, at `level`; None with one seed."""
-        band = self.band(1.0)
-        return None if band is None else (float(band[0]), float(band[1]))
-
     def __call__(self, x: ArrayLike) -> NDArray:
         """The time that the law gives at `x`."""
         return np.exp(self.log_constant + self.exponent * np.log(x))

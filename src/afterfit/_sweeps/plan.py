@@ -18,7 +18,7 @@ from afterfit._base.turns import computing
 from afterfit._training.batches import Lane
 from afterfit._training.experiment import Experiment
 from afterfit._training.run import Run
-from afterfit._training.size import check_size
+from afterfit._training.size import STEP, check_size, steps_of
 from afterfit._training.train import prepare
 from afterfit.dynamics import Discrete
 from afterfit.dynamics._problem import Problem
@@ -30,7 +30,6 @@ _CACHE = 256e3  # bytes of data that lanes with data of their own may have toget
 _LARGE = 32e6  # bytes of a run whose steps take so long by themselves that nothing is gained by going together
 _MANY_FLOWS = 16  # flows whose going together is worth compiling it, which takes several times as long
 _ENOUGH = 16  # lanes with the same data, from which one product with a matrix is quicker than many with vectors
-_QUICKEST = 3e-7  # seconds of a step, at least
 _APART = 2.0  # lanes of a batch wait for the longest of them, which makes at most so many times their steps
 
 
@@ -82,7 +81,7 @@ def plan(experiments: Sequence[Experiment], *, memory: float, workers: int) -> l
     """
     groups = list(_grouped(experiments, _structure).values())
     for group in groups:  # all of them now, before anything is drawn
-        check_size(max(group, key=_steps))  # alike but for their numbers of steps
+        check_size(max(group, key=steps_of))  # alike but for their numbers of steps
     jobs = []
     for group in groups:
         size = _size(group[0]) if len(experiments) > 1 else 0
@@ -126,8 +125,8 @@ def _widest(group: Sequence[Experiment], size: int, memory: float, fair: int) ->
 def _stretches(experiments: Sequence[Experiment]) -> list[list[Experiment]]:
     """Experiments of similar length."""
     stretches: list[list[Experiment]] = []
-    for experiment in sorted(experiments, key=_steps):  # stable: otherwise in their order
-        if not stretches or _steps(experiment) > _APART * _steps(stretches[-1][0]):
+    for experiment in sorted(experiments, key=steps_of):  # stable: otherwise in their order
+        if not stretches or steps_of(experiment) > _APART * steps_of(stretches[-1][0]):
             stretches.append([])
         stretches[-1].append(experiment)
     return stretches
@@ -147,17 +146,13 @@ def _data_bytes(experiment: Experiment) -> int:
     return sum(np.asarray(leaf).nbytes for leaf in jax.tree.leaves((data.inputs, data.targets)))
 
 
-def _steps(experiment: Experiment) -> float:
-    return experiment.dynamics.steps if isinstance(experiment.dynamics, Discrete) else 0
-
-
 def _work(job: Job) -> float:
-    return len(job.experiments) * max(map(_steps, job.experiments))
+    return len(job.experiments) * max(map(steps_of, job.experiments))
 
 
 def least_seconds(jobs: Iterable[Job]) -> float:
     """How long jobs take on one core, at least: of flows that is not known, and counts as nothing."""
-    return _QUICKEST * sum(map(_work, jobs))
+    return STEP * sum(map(_work, jobs))
 
 
 T = TypeVar("T")

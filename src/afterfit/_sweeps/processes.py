@@ -29,7 +29,7 @@ import jax
 
 from afterfit._base.errors import RunFailed
 from afterfit._base.turns import hearing, in_a_thread
-from afterfit._sweeps.jobs import LIVES, Parcel, Watch, cores, describe, do_job, given_up, log, search_path
+from afterfit._sweeps.jobs import LIVES, Parcel, Watch, cores, describe, given_up, log, search_path, work
 from afterfit._sweeps.plan import Job, least_seconds, plan
 from afterfit._training.experiment import Experiment
 from afterfit._training.run import Run
@@ -106,18 +106,7 @@ class _Here(_Worker):
         in_a_thread(lambda: self._work(job))
 
     def _work(self, job: Job) -> None:
-        try:
-            do_job(
-                job,
-                lambda place, what: self.tell("ended", (place, what)),
-                lambda share: self.tell("share", share),
-                self._stop,
-            )
-        except KeyboardInterrupt:  # stopped before there was anything to keep
-            pass
-        except BaseException as error:
-            self.tell("error", error)
-        self.tell("done")
+        work(job, self.tell, self._stop)
         self._left.set()
 
     def stop(self) -> None:
@@ -295,8 +284,6 @@ class _Team:
         self.watch.move()
         if what == "ready":
             worker.ready = True
-        elif what == "error":
-            raise value
         elif what == "died":
             yield from self._bury(worker)
         elif worker.task is None:

@@ -12,12 +12,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-import jax
 import numpy as np
 
 from afterfit._base.definitions import Untold
 from afterfit._base.errors import SpecError, nearest, require
-from afterfit._base.spec import DEFINING, Spec
+from afterfit._base.spec import DEFINING, Spec, plain_number
 from afterfit.dynamics import Dynamics
 from afterfit.inits import Init, Own
 from afterfit.models import Model
@@ -263,8 +262,7 @@ def value_to_toml(value: Any) -> str:
 
 def as_whole(value: Any) -> Any:
     """A whole number as Python's own, if it is one: NumPy's, JAX's, or 1e3 as TOML and the command line write it."""
-    if isinstance(value, np.generic | np.ndarray | jax.Array) and value.ndim == 0:
-        value = value.item()
+    value = plain_number(value)
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 

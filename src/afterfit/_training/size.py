@@ -19,11 +19,11 @@ from afterfit._base.machine import check_memory, in_words
 from afterfit._training.experiment import Experiment, flatten
 from afterfit.dynamics import Discrete
 
-__all__ = ["Size", "check_program", "check_size", "size_of"]
+__all__ = ["STEP", "Size", "check_program", "check_size", "size_of", "steps_of"]
 
 _NUMBER = 8  # bytes: data and initial parameters are drawn in double precision
 _OBSERVATION = 1000  # bytes of an observation: some twelve arrays, each an object
-_STEP = 1e-7  # seconds of a step, less than the smallest problem takes (a test measures it)
+STEP = 1e-7  # seconds of a step, less than the smallest problem takes (a test measures it)
 _LOOK = 1e-5  # seconds of the quickest observation
 _LONGEST = 365.25 * 24 * 3600  # seconds: nobody waits for more than a year
 _OPERATION = 0.02  # seconds to compile an operation of a long program; with its length it gets longer, not shorter
@@ -45,7 +45,7 @@ class Size:
 
 def size_of(experiment: Experiment) -> Size:
     """The size of an experiment, without drawing anything; refuses a model that is too long to be written out."""
-    task, model, steps = experiment.task, experiment.model, _steps(experiment)
+    task, model, steps = experiment.task, experiment.model, steps_of(experiment)
     _check_length(experiment, model.operations)
     arrays = jax.tree.leaves(model.parameters(task.signature))
     _check_length(experiment, len(arrays))
@@ -53,7 +53,7 @@ def size_of(experiment: Experiment) -> Size:
     return Size(
         data=task.numbers,
         parameters=sum(math.prod(array.shape) for array in arrays),
-        seconds=steps * _STEP + looks * _LOOK,
+        seconds=steps * STEP + looks * _LOOK,
     )
 
 
@@ -78,7 +78,7 @@ def check_size(experiment: Experiment) -> Size:
         lambda: "lower observations",
     )
     if size.seconds > _LONGEST:
-        steps, least = _steps(experiment), in_words(size.seconds, "seconds")
+        steps, least = steps_of(experiment), in_words(size.seconds, "seconds")
         raise SpecError(f"{steps:.3g} steps take {least} at least: lower dynamics.steps.")
     return size
 
@@ -122,7 +122,7 @@ def _check_length(experiment: Experiment, operations: int) -> None:
         )
 
 
-def _steps(experiment: Experiment) -> int:
+def steps_of(experiment: Experiment) -> int:
     """How many steps a run makes; 0 of a flow, which chooses for itself."""
     return experiment.dynamics.steps if isinstance(experiment.dynamics, Discrete) else 0
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
-__all__ = ["receive", "send"]
+__all__ = ["as_stream", "receive", "send"]
 
 _ROWS = 100_000  # of an answer that are looked at together
 _QUESTIONS = ("SELECT", "EXPLAIN", "MULTI")  # as DuckDB names them; a PIVOT is several statements
@@ -38,6 +38,16 @@ def receive(pipe: IO[bytes]) -> bytes:
     if len(length) < 8 or len(content) < int.from_bytes(length, "little"):
         raise EOFError
     return content
+
+
+def as_stream(table: pa.Table) -> bytes:
+    """A table as a message."""
+    import pyarrow as pa
+
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table)
+    return sink.getvalue().to_pybytes()
 
 
 class _Refused(Exception):
@@ -79,11 +89,8 @@ def _answer(question: Mapping[str, Any], incoming: IO[bytes], unread: list[str])
             _check(database, sql)
             table = _read(database.sql(sql), memory / 4)
         except duckdb.Error as error:
-            raise _Refused(_in_words(error, sql)) from None
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as stream:
-        stream.write_table(table)
-    return sink.getvalue().to_pybytes()
+            raise _Refused(_refusal(error, sql)) from None
+    return as_stream(table)
 
 
 def _locked(memory: float) -> dict[str, Any]:
@@ -113,7 +120,7 @@ def _check(database: duckdb.DuckDBPyConnection, sql: str) -> None:
         raise _Refused("it asks several questions: ask one at a time.")
 
 
-def _in_words(error: duckdb.Error, sql: str) -> str:
+def _refusal(error: duckdb.Error, sql: str) -> str:
     import duckdb
 
     said = " ".join(str(error).partition("\n\nLINE ")[0].split())

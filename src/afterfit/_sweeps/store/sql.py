@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from afterfit._base.errors import SpecError
-from afterfit._sweeps.store.answer import receive, send
+from afterfit._sweeps.store.answer import as_stream, receive, send
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -81,7 +81,7 @@ class Database:
         try:
             with contextlib.suppress(BrokenPipeError):  # it has said why before it heard everything
                 send(outgoing, json.dumps(question).encode())
-                send(outgoing, _as_stream(runs))
+                send(outgoing, as_stream(runs))
                 for file in (curves or {}).values():
                     if isinstance(file, bytes):
                         send(outgoing, file)
@@ -109,15 +109,6 @@ class Database:
                     self._ended_for = f"it takes more memory than {MEMORY / 1e9:g} GB, and was stopped"
         if self._ended_for:
             self._process.kill()
-
-
-def _as_stream(table: pa.Table) -> bytes:
-    import pyarrow as pa
-
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as stream:
-        stream.write_table(table)
-    return sink.getvalue().to_pybytes()
 
 
 def _short(sql: str) -> str:
