@@ -84,14 +84,12 @@ def _natural(id: str) -> list[tuple[bool, int, str]]:
 def _installed() -> tuple[str, ...]:
     """Load our papers, and those of installed packages: the names of these. One that cannot be loaded is said."""
     for module in pkgutil.iter_modules(__path__):
-        if module.ispkg:
-            discover(f"{__name__}.{module.name}")
+        if not module.name.startswith("_"):
+            _import_all(f"{__name__}.{module.name}")
     packages = []
     for point in importlib.metadata.entry_points(group=GROUP):
         try:
-            module = importlib.import_module(point.module)
-            if hasattr(module, "__path__"):
-                discover(point.module)
+            _import_all(point.module)
         except Exception as error:  # somebody else's package must not take the gallery with it
             warnings.warn(
                 f"the papers of {point.module} (installed) cannot be loaded: {type(error).__name__}: {error}.",
@@ -100,6 +98,12 @@ def _installed() -> tuple[str, ...]:
             continue
         packages.append(point.module.partition(".")[0])
     return tuple(packages)
+
+
+def _import_all(paper: str) -> None:
+    """Import a paper: a module, or a package with all its modules."""
+    if hasattr(importlib.import_module(paper), "__path__"):
+        discover(paper)
 
 
 def _load(file: Path) -> str:

@@ -6,11 +6,9 @@ import dataclasses
 import datetime
 import functools
 import hashlib
-import importlib.metadata
 import importlib.util
 import json
 import os
-import platform
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -20,7 +18,6 @@ from afterfit.papers._entry import Claim, Entry, Row
 
 __all__ = ["Kept", "Ledger"]
 
-_VERSIONED = ("afterfit", "jax", "jaxlib", "equinox", "diffrax", "optax", "numpy", "scipy")  # what numbers depend on
 _FIELDS = tuple(field.name for field in dataclasses.fields(Row))
 
 
@@ -97,9 +94,12 @@ def _line(kept: Kept) -> str:
     return json.dumps({**said, "versions": kept.versions, "code": kept.code}, ensure_ascii=False) + "\n"
 
 
-@functools.cache
 def _versions() -> dict[str, str]:
-    return {"python": platform.python_version(), **{name: importlib.metadata.version(name) for name in _VERSIONED}}
+    """Of what numbers may depend on; not of the machine, on which they should not."""
+    from afterfit._training.run import PACKAGES, versions_here
+
+    here = versions_here()
+    return {name: here[name] for name in ("python", *PACKAGES)}
 
 
 def _code(entry: Entry) -> str:
