@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import re
+from pathlib import Path
 
 import cvxpy as cp
 import equinox as eqx
@@ -15,8 +17,8 @@ from small_problems import X, Y, posed, reference, task
 
 import afterfit as af
 from afterfit import tangent
-from afterfit.dynamics import GradientDescent, GradientFlow, RiemannianFlow
-from afterfit.dynamics.methods import METHODS
+from afterfit.dynamics import GradientDescent, GradientFlow, RiemannianFlow, methods
+from afterfit.dynamics.methods import Flow, Method
 from afterfit.experiment import Experiment
 from afterfit.inits import Constant, Gaussian, He, Identity
 from afterfit.models import (
@@ -117,7 +119,7 @@ def test_methods_follow_the_same_flow_and_obey_their_tolerance(name, method):
         problem, params = posed(spec["model"], spec["init"], spec["penalty"], spec["task"])
         exact = reference(problem, params, 60.0)
     size = np.linalg.norm(exact)
-    default = METHODS[method].default_rtol
+    default = Method.named(method).default_rtol
     errors, steps = [], []
     for rtol in (10 * default, default, 0.1 * default):  # a decade each way
         run = follow(method, spec, 60.0, rtol=rtol, atol=1e-12)
@@ -335,7 +337,7 @@ def test_the_flow_chooses_its_method_and_says_why(spec, until, method, reason):
         problem, params = posed(spec["model"], spec["init"], spec["penalty"], spec["task"])
         flow, why = GradientFlow(until).resolve(problem, params)
     assert flow.method == method
-    assert flow.rtol == METHODS[method].default_rtol
+    assert flow.rtol == Method.named(method).default_rtol
     assert re.search(f"{method}: .*{reason}", why), why
 
 
@@ -385,7 +387,91 @@ def test_the_method_is_kept_in_the_files_of_a_run(tmp_path):
     assert again.method == run.method
     assert again.method.startswith("dual: ")
     assert again.spec["dynamics"]["method"] == "dual"
-    assert again.spec["dynamics"]["rtol"] == METHODS["dual"].default_rtol
+    assert again.spec["dynamics"]["rtol"] == Method.named("dual").default_rtol
+
+
+# A method of one's own.
+
+
+@pytest.fixture
+def resting():
+    """One class: the flow of a start at which the gradient is 0, which is followed by standing still."""
+
+    class Resting(Method):
+        name = "resting"
+
+        @classmethod
+        def obstacle(cls, problem, params):
+            moves = np.any(flat(problem.gradient(params)) != 0)
+            return "the gradient is not 0 at the start" if moves else None
+
+        @classmethod
+        def preferred(cls, case):
+            return f"nothing moves any of {case.numbers} parameters"
+
+        def start(self, problem, params):
+            return Flow.begin(())
+
+        def advance(self, problem, state, target, last):
+            time = target.astype(float)
+            return eqx.tree_at(lambda s: (s.memory.time, s.step), state, (time, state.step + 1))
+
+    yield Resting
+    Method._known = {name: method for name, method in Method._known.items() if method is not Resting}
+
+
+def test_a_new_method_is_one_class_which_auto_chooses_and_refusals_name(resting):
+    at_rest = SMOOTH["matrix"] | {"init": Constant(0.0)}
+    run = af.train(**at_rest, dynamics=GradientFlow(1e6), observations=4)
+    assert run.method == f"resting: nothing moves any of {flat(run.params).size} parameters"
+    assert np.ptp(run.curves.train_loss.values) == 0
+    assert run.curves.time.values[-1] == 1e6
+    assert af.train(**SMOOTH["matrix"], dynamics=GradientFlow(1.0), observations=4).method.startswith("explicit: ")
+    with pytest.raises(SpecError, match=r"'resting' cannot follow this flow: the gradient is not 0.*one of: explicit"):
+        af.train(**SMOOTH["matrix"], dynamics=GradientFlow(1.0, method="resting"))
+    with pytest.raises(SpecError, match=r"'exact' cannot follow this flow: .*one of: resting, explicit"):
+        af.train(**at_rest, dynamics=GradientFlow(1.0, method="exact"))
+    with pytest.raises(SpecError, match="unknown method 'restig': did you mean 'resting'"):
+        GradientFlow(1.0, method="restig")
+
+
+def test_two_methods_of_one_name_are_not_mixed_up(resting):
+    class Another(resting):
+        name = "exact"
+
+    try:
+        with pytest.raises(SpecError, match=r"several methods are called 'exact'.*methods.exact.Exact.*Another"):
+            GradientFlow(1.0, method="exact")
+    finally:
+        Method._known = {name: method for name, method in Method._known.items() if method is not Another}
+
+
+def test_a_flow_that_a_method_of_ones_own_may_follow_has_no_name(resting):
+    def experiment(method):
+        flow = GradientFlow(1.0, method=method)
+        return af.Experiment(**SMOOTH["matrix"], dynamics=flow)
+
+    for method in ("auto", "resting"):
+        with pytest.raises(SpecError, match="Resting"):
+            _ = experiment(method).id
+    assert experiment("explicit").id
+
+
+def test_the_curvature_is_computed_only_when_a_method_asks_for_it(monkeypatch):
+    asked = []
+    curvature = methods._base._curvature
+    monkeypatch.setattr(methods._base, "_curvature", lambda *case: asked.append(1) or curvature(*case))
+    for spec, times in ((SMOOTH["labels"], 0), (SMOOTH["matrix"] | {"penalty": NoPenalty()}, 1)):
+        with jax.enable_x64(True):
+            GradientFlow("settled").resolve(*posed(spec["model"], spec["init"], spec["penalty"], spec["task"]))
+        assert len(asked) == times
+
+
+def test_the_methods_that_are_documented_are_those_there_are():
+    known = [method.name for method in Method.in_turn()]
+    assert sorted(re.findall(r'- `"(\w+)"`', inspect.getdoc(GradientFlow))) == sorted(known)
+    table = (Path(__file__).parent.parent / "docs/flows.md").read_text()
+    assert sorted(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == sorted(known)
 
 
 # Until nothing happens any more.

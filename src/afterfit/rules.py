@@ -61,8 +61,12 @@ class Rule(abc.ABC):
         return tuple(rule for rule in cls._known.values() if issubclass(rule, cls))
 
 
-def discover(package: str) -> None:
-    """Import every module of a package, so that the rules defined there are known: a new file needs no list."""
+def discover(package: str, but: tuple[str, ...] = ()) -> None:
+    """Import every module of a package, so that the rules defined there are known: a new file needs no list.
+
+    `but` are modules that define none and are dear to load.
+    """
     path = importlib.import_module(package).__path__
     for module in sorted(pkgutil.iter_modules(path), key=lambda module: module.name):
-        importlib.import_module(f"{package}.{module.name}")
+        if module.name not in but:
+            importlib.import_module(f"{package}.{module.name}")

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key, PyTree
 
-from afterfit.definitions import compiled
+from afterfit.definitions import Untold
 from afterfit.dynamics._base import Dynamics, State
-from afterfit.dynamics.methods import METHODS, Method
-from afterfit.dynamics.methods.dual import kernel_is_cheap
+from afterfit.dynamics.methods import Case, Method
 from afterfit.problem import Problem, norm
-from afterfit.spec import nearest, require
+from afterfit.spec import require
 
 __all__ = ["Continuous", "GradientFlow"]
 
-_MILD = 1e3  # curvature x time up to which an explicit method is as quick as any
 _EARLIEST = 1e-290  # 10⁻⁸ of which is still a number with all its digits
 _MOVED = 1e-4  # share of their norm by which parameters at rest may still move while time doubles
 
@@ -40,8 +40,8 @@ class Continuous(Dynamics):
     method: str = "auto"
 
     def __check_init__(self):
-        names = ("auto", *METHODS)
-        require(self.method in names, f"unknown method {self.method!r}: {nearest(self.method, names)}")
+        if self.method != "auto":
+            Method.named(self.method)
         if isinstance(self.until, str):
             require(self.until == "settled", f'until must be a time or "settled", got {self.until!r}.')
         elif isinstance(self.until, float):
@@ -71,6 +71,13 @@ class Continuous(Dynamics):
         end = self.horizon if isinstance(self.until, str) else self.until
         assert end is not None, "resolve() gives a settling run its horizon"
         return end
+
+    def codes(self) -> Iterator[str]:
+        yield from super().codes()
+        for method in Method.known():
+            ours = method.__module__.partition(".")[0] == "afterfit"
+            if not ours and self.method in ("auto", method.name):
+                raise Untold(f"a flow may be followed by {method.__qualname__}, and what that computes is not told")
 
     def targets(self, observations: int) -> np.ndarray:
         return np.geomspace(self.first or 1e-8 * self.end, self.end, observations)
@@ -141,17 +148,16 @@ class GradientFlow(Continuous):
     follows_flow = True
 
     def resolve(self, problem: Problem, params: PyTree[Array]) -> tuple[GradientFlow, str]:
-        name, why = (self.method, "asked for") if self.method != "auto" else choose(self, problem, params)
-        rtol = METHODS[name].default_rtol if self.rtol is None else self.rtol
-        horizon = self.horizon
-        if self.until == "settled" and horizon is None:
-            horizon = _horizon(problem, params)
-        return self.replace(method=name, rtol=rtol, horizon=horizon), f"{name}: {why}"
+        case = Case(problem, params, self.horizon if isinstance(self.until, str) else self.until)
+        method, why = choose(case) if self.method == "auto" else (Method.named(self.method), "asked for")
+        rtol = method.default_rtol if self.rtol is None else self.rtol
+        horizon = case.horizon if case.until is None else self.horizon
+        return self.replace(method=method.name, rtol=rtol, horizon=horizon), f"{method.name}: {why}"
 
     def check(self, problem: Problem, params: PyTree[Array]) -> None:
         if self.method != "auto":
-            obstacle = METHODS[self.method].obstacle(problem, params)
-            others = [name for name, method in METHODS.items() if method.obstacle(problem, params) is None]
+            obstacle = Method.named(self.method).obstacle(problem, params)
+            others = [method.name for method in Method.in_turn() if method.obstacle(problem, params) is None]
             require(
                 obstacle is None,
                 f"method {self.method!r} cannot follow this flow: {obstacle}. Here choose auto or one of: "
@@ -161,7 +167,7 @@ class GradientFlow(Continuous):
     @property
     def _method(self) -> Method:
         assert self.rtol is not None, "resolve() gives a flow its tolerance"
-        return METHODS[self.method](self.rtol, self.atol, self.max_steps)
+        return Method.named(self.method)(self.rtol, self.atol, self.max_steps)
 
     def start(self, problem: Problem, params: PyTree[Array], key: Key[Array, ""]) -> State:
         return State(params, self._method.start(problem, params), jnp.zeros((), jnp.int64), key)
@@ -170,50 +176,7 @@ class GradientFlow(Continuous):
         return self._method.advance(problem, state, target, state.step + limit)
 
 
-def choose(flow: GradientFlow, problem: Problem, params: PyTree[Array]) -> tuple[str, str]:
-    """The method for this problem, and why."""
-    possible = {name for name, method in METHODS.items() if method.obstacle(problem, params) is None}
-    numbers = sum(leaf.size for leaf in jax.tree.leaves(params))
-    n = problem.data.n
-    if "exact" in possible:
-        return "exact", "the model is linear in its parameters and the loss squared, so the flow has a closed form"
-    if "path" in possible:
-        return "path", "linear regression under L1 is exact from one change of sign to the next"
-    if "dual" in possible:
-        steps = "implicit" if kernel_is_cheap(problem) else "Runge–Kutta–Chebyshev"
-        return "dual", f"all {numbers} parameters of a diagonal net move with {n} dual variables ({steps} steps)"
-    if not problem.penalty.smooth:
-        return "explicit", (
-            f"the penalty {type(problem.penalty).__name__} has kinks, at which steps get short: "
-            "GradientDescent and ProximalGradient are made for it"
-        )
-    stiffness = float(_curvature(problem, params)) * (flow.horizon or _as_time(flow.until) or _horizon(problem, params))
-    stiff = f"curvature x time is {stiffness:.1g} at the start"
-    if stiffness <= _MILD:
-        return "explicit", f"{stiff}: mild"
-    if "implicit" in possible:
-        return "implicit", f"{stiff}, and {n} examples are few beside {numbers} parameters"
-    return "stabilised", f"{stiff}, and {METHODS['implicit'].obstacle(problem, params)}"
-
-
-def _as_time(until: float | str) -> float | None:
-    return until if isinstance(until, float) else None
-
-
-def _horizon(problem: Problem, params: PyTree[Array]) -> float:
-    """When a run that has not settled gives up: 1000 times the slow time scale, or long after the fast one."""
-    if problem.penalty.weakest > 0:
-        return 1e3 / problem.penalty.weakest
-    return 1e8 / max(float(_curvature(problem, params)), 1e-12)
-
-
-@compiled
-def _curvature(problem: Problem, params: PyTree[Array]) -> Float[Array, ""]:
-    """The largest curvature of the objective, at `params`."""
-    from afterfit.dynamics.methods.chebyshev import RungeKuttaChebyshev, spectral_radius
-
-    def field(params: PyTree[Array]) -> PyTree[Array]:
-        return jax.tree.map(jnp.negative, problem.gradient(params))
-
-    dtype = jax.tree.leaves(params)[0].dtype
-    return spectral_radius(field, params, RungeKuttaChebyshev.any_direction(params), jnp.zeros((), dtype))[0]
+def choose(case: Case) -> tuple[type[Method], str]:
+    """The method for this flow, and why."""
+    possible = (method for method in Method.in_turn() if method.obstacle(case.problem, case.params) is None)
+    return next((method, why) for method in possible if (why := method.preferred(case)) is not None)

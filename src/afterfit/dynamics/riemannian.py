@@ -215,8 +215,6 @@ def pull_back(problem: Problem, params: PyTree[Array]) -> PyTree[Array]:
 class _Slide(Explicit):
     """Explicit steps along the manifold of interpolating parameters."""
 
-    name = "slide"
-
     def chart(self, problem: Problem, params: PyTree[Array]) -> Chart:
         return _Manifold()
 

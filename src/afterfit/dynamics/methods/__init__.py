@@ -1,15 +1,10 @@
-"""Ways to follow a gradient flow, by name. A new one is a `Method` in a file of its own, listed here."""
+"""Ways to follow a gradient flow. A new one is a `Method` with a `name`, in a module here (found by itself) or anywhere
+else.
+"""
 
-from afterfit.dynamics.methods._base import Flow, Method
-from afterfit.dynamics.methods.dual import Dual
-from afterfit.dynamics.methods.exact import Exact
-from afterfit.dynamics.methods.explicit import Explicit
-from afterfit.dynamics.methods.implicit import Implicit
-from afterfit.dynamics.methods.path import Path
-from afterfit.dynamics.methods.stabilised import Stabilised
+from afterfit.dynamics.methods._base import Case, Flow, Method
+from afterfit.rules import discover
 
-__all__ = ["METHODS", "Flow", "Method"]
+__all__ = ["Case", "Flow", "Method"]
 
-METHODS: dict[str, type[Method]] = {
-    method.name: method for method in (Exact, Path, Dual, Explicit, Implicit, Stabilised)
-}
+discover(__name__, but=("chebyshev", "newton"))  # solvers: they load Diffrax, which only some methods need

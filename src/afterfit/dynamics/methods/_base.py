@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import abc
-from typing import Any, ClassVar
+import functools
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
+from afterfit.definitions import compiled
 from afterfit.dynamics._base import State
 from afterfit.problem import Problem, norm
+from afterfit.rules import Rule
+from afterfit.spec import nearest, require
 
-__all__ = ["Chart", "Flow", "Method", "Primal", "Stepping"]
+__all__ = ["Case", "Chart", "Flow", "Method", "Primal", "Solver", "Stepping"]
 
 
 class Flow(eqx.Module):
@@ -40,14 +45,63 @@ class Flow(eqx.Module):
         )
 
 
-class Method(eqx.Module):
-    """One way to follow θ' = −∇(loss + β·penalty). A new one is a subclass, listed in `METHODS`.
+class Case:
+    """A flow that a method is wanted for: what methods ask before they offer themselves, computed when first asked for.
 
-    `rtol` and `atol` bound the error of a step, `max_steps` the steps of a run. `default_rtol` is what `rtol` is when
+    `until` is when the run ends; None if it ends by itself.
+    """
+
+    def __init__(self, problem: Problem, params: PyTree[Array], until: float | None):
+        self.problem, self.params, self.until = problem, params, until
+
+    @functools.cached_property
+    def numbers(self) -> int:
+        """How many numbers the parameters are."""
+        return sum(leaf.size for leaf in jax.tree.leaves(self.params))
+
+    @functools.cached_property
+    def curvature(self) -> float:
+        """The largest curvature of the objective at the start."""
+        return float(_curvature(self.problem, self.params))
+
+    @property
+    def horizon(self) -> float:
+        """When a run that has not settled gives up: 1000 times the slow time scale, or long after the fast one."""
+        weakest = self.problem.penalty.weakest
+        return 1e3 / weakest if weakest > 0 else 1e8 / max(self.curvature, 1e-12)
+
+    @property
+    def stiffness(self) -> float:
+        """Curvature x time."""
+        return self.curvature * (self.until or self.horizon)
+
+    @property
+    def stiff(self) -> str:
+        """How stiff it is, in words."""
+        return f"curvature x time is {self.stiffness:.1g} at the start"
+
+
+@compiled
+def _curvature(problem: Problem, params: PyTree[Array]) -> Float[Array, ""]:
+    from afterfit.dynamics.methods.chebyshev import RungeKuttaChebyshev, spectral_radius
+
+    def field(params: PyTree[Array]) -> PyTree[Array]:
+        return jax.tree.map(jnp.negative, problem.gradient(params))
+
+    dtype = jax.tree.leaves(params)[0].dtype
+    return spectral_radius(field, params, RungeKuttaChebyshev.any_direction(params), jnp.zeros((), dtype))[0]
+
+
+class Method(Rule, eqx.Module):
+    """One way to follow θ' = −∇(loss + β·penalty). A new one is a subclass with a `name`, by which it can be asked for.
+
+    `method="auto"` asks those without an `obstacle`, in the order of their `turn`, and takes the first that gives a
+    reason to be `preferred`: closed forms from 0 on, methods for special problems from 20, for any problem from 30.
+    `rtol` and `atol` bound the error of a step, `max_steps` the steps of a run; `default_rtol` is what `rtol` is when
     the user gives none.
     """
 
-    name: ClassVar[str]
+    turn: ClassVar[float] = 25.0
     default_rtol: ClassVar[float] = 1e-6
 
     rtol: float | Array
@@ -58,6 +112,26 @@ class Method(eqx.Module):
     @abc.abstractmethod
     def obstacle(cls, problem: Problem, params: PyTree[Array]) -> str | None:
         """Why this method cannot follow the flow of that problem; None if it can."""
+
+    @classmethod
+    @abc.abstractmethod
+    def preferred(cls, case: Case) -> str | None:
+        """Why to prefer it to all whose turn is later, in words that follow its name; None if it is not."""
+
+    @classmethod
+    def in_turn(cls) -> list[type[Method]]:
+        """All methods, in the order in which they are asked."""
+        return sorted(cls.known(), key=lambda method: method.turn)
+
+    @classmethod
+    def named(cls, name: str) -> type[Method]:
+        """The method that is called so."""
+        called = [method for method in cls.known() if method.name == name]
+        others = ("auto", *(method.name for method in cls.known()))
+        require(bool(called), f"unknown method {name!r}: {nearest(name, others)}")
+        where = " and ".join(f"{method.__module__}.{method.__qualname__}" for method in called)
+        require(len(called) == 1, f"several methods are called {name!r}, {where}: give one another name.")
+        return called[0]
 
     @abc.abstractmethod
     def start(self, problem: Problem, params: PyTree[Array]) -> Flow:
@@ -107,6 +181,15 @@ class Primal(Chart):
         return jax.tree.map(jnp.negative, problem.gradient(y))
 
 
+class Solver(NamedTuple):
+    """A Diffrax solver, and what the loop has to know of it beside what Diffrax does, from the state it leaves."""
+
+    diffrax: Any
+    cost: Callable[[Any], tuple[int | Array, int | Array]]  # right-hand sides and linear solves of the last step
+    longest: Callable[[Any], Float[Array, ""]] = lambda state: jnp.asarray(jnp.inf)  # step that makes sense
+    after_rejection: Callable[[Any, PyTree[Array]], Any] = lambda state, error: state  # what a failed step teaches
+
+
 class _Place(eqx.Module):
     """Where an adaptive integrator is, between two steps."""
 
@@ -118,15 +201,11 @@ class _Place(eqx.Module):
 
 
 class Stepping(Method):
-    """A method made of steps with error control: variables (a chart), a Diffrax solver, and what counts as error."""
+    """A method made of steps with error control: variables (a chart), a solver, and what counts as error."""
 
     @abc.abstractmethod
-    def solver(self, problem: Problem, chart: Chart) -> Any:
-        """The Diffrax solver; its vector field has the time since the step began and `(problem, t0)` as arguments."""
-
-    @abc.abstractmethod
-    def cost(self, solver_state: PyTree[Any]) -> tuple[int | Array, int | Array]:
-        """Right-hand sides and linear solves of the step that left this solver state."""
+    def solver(self, problem: Problem, chart: Chart) -> Solver:
+        """The solver; its vector field has the time since the step began and `(problem, t0)` as arguments."""
 
     def chart(self, problem: Problem, params: PyTree[Array]) -> Chart:
         """The variables to integrate in."""
@@ -139,14 +218,6 @@ class Stepping(Method):
         """
         count = sum(leaf.size for leaf in jax.tree.leaves(after))
         return norm(change) / (self.atol * count**0.5 + self.rtol * jnp.maximum(norm(before), norm(after)))
-
-    def after_rejection(self, solver_state: PyTree[Any], error: PyTree[Array]) -> PyTree[Any]:
-        """What the solver may learn from a step that failed."""
-        return solver_state
-
-    def longest(self, solver_state: PyTree[Any]) -> Float[Array, ""]:
-        """The longest step that makes sense."""
-        return jnp.asarray(jnp.inf)
 
     def _controller(self) -> Any:
         import diffrax  # on first use: half a second that discrete runs need not pay
@@ -166,7 +237,7 @@ class Stepping(Method):
     def start(self, problem: Problem, params: PyTree[Array]) -> Flow:
         chart = self.chart(problem, params)
         y = chart.start(problem, params)
-        solver, terms, dtype = self.solver(problem, chart), self._terms(chart), jax.tree.leaves(y)[0].dtype
+        solver, terms, dtype = self.solver(problem, chart).diffrax, self._terms(chart), jax.tree.leaves(y)[0].dtype
         # A first step that moves the parameters by a small share of their size; the controller takes it from there.
         t0 = jnp.zeros((), jnp.float64)
         speed, size = norm(problem.gradient(params)), norm(params)
@@ -196,13 +267,13 @@ class Stepping(Method):
         place: _Place = flow.place
         chart, controller, t0 = place.chart, self._controller(), flow.time
         solver, terms, dtype = self.solver(problem, chart), self._terms(chart), jax.tree.leaves(place.y)[0].dtype
-        order = solver.error_order(terms)
-        dt = jnp.minimum(place.dt, self.longest(place.solver).astype(jnp.float64))
+        order = solver.diffrax.error_order(terms)
+        dt = jnp.minimum(place.dt, solver.longest(place.solver).astype(jnp.float64))
         t1 = jnp.minimum(t0 + dt, target)  # land on the observation instead of interpolating to it
         clipped = t1 == target
         # Time within the step counts from its beginning: t0 + h − t0 would lose digits of h in single precision.
         h = (t1 - t0).astype(dtype)
-        y, error, _, solver_state, _ = solver.step(
+        y, error, _, solver_state, _ = solver.diffrax.step(
             terms, jnp.zeros((), dtype), h, place.y, (problem, t0), place.solver, made_jump=False
         )
         y = chart.restore(problem, y)
@@ -222,7 +293,7 @@ class Stepping(Method):
         def chosen(new: PyTree, old: PyTree) -> PyTree:
             return jax.tree.map(lambda n, o: jnp.where(keep, n, o), new, old)
 
-        right_hand_sides, linear_solves = self.cost(solver_state)
+        right_hand_sides, linear_solves = solver.cost(solver_state)
         new_chart, y, solver_state = chart.rebase(problem, t1, y, params, solver_state)
         out_of_steps = state.step + 1 >= self.max_steps
         flow = Flow(
@@ -231,7 +302,7 @@ class Stepping(Method):
                 y=chosen(y, place.y),
                 chart=chosen(new_chart, chart),
                 dt=next_dt,
-                solver=chosen(solver_state, self.after_rejection(place.solver, error)),
+                solver=chosen(solver_state, solver.after_rejection(place.solver, error)),
                 controller=controller_state,
             ),
             rejected=flow.rejected + ~keep,

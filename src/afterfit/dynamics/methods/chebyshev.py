@@ -10,9 +10,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PyTree
 
+from afterfit.dynamics.methods._base import Solver
 from afterfit.problem import norm
 
-__all__ = ["RungeKuttaChebyshev"]
+__all__ = ["RungeKuttaChebyshev", "chebyshev_solver"]
 
 _DAMPING = 2 / 13  # ε of Sommeijer, Shampine and Verwer (1997), whose RKC this is
 _SAFETY = 1.25  # the power method approaches the spectral radius from below
@@ -94,6 +95,30 @@ def stages(z: Float[Array, ""]) -> Int[Array, ""]:
 def longest(limit: int | Array, radius: Float[Array, ""]) -> Float[Array, ""]:
     """The longest step that `limit` stages keep stable."""
     return ((limit - 1) ** 2 - 1) / (1.54 * _SAFETY * jnp.maximum(radius, jnp.finfo(radius.dtype).tiny))
+
+
+def chebyshev_solver(rtol: float | Array) -> Solver:
+    """The method for steps with an error of `rtol`."""
+
+    def longest_accurate(state: _State) -> Float[Array, ""]:
+        # Rounding grows with the square of the number of stages (Sommeijer et al. 1997, §2.2).
+        eps = jnp.finfo(state.radius.dtype).eps
+        limit = jnp.maximum(jnp.floor(jnp.sqrt(rtol / (10 * eps))), 3)
+        return jnp.where(state.radius > 0, longest(limit, state.radius), jnp.inf)
+
+    return Solver(
+        RungeKuttaChebyshev(),
+        cost=lambda state: (state.evaluations, 0),
+        longest=longest_accurate,
+        after_rejection=_look_again,
+    )
+
+
+def _look_again(state: _State, error: PyTree[Array]) -> _State:
+    """The error of an unstable step points along the direction whose curvature was underestimated."""
+    finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(error)]))
+    direction = jax.tree.map(lambda e, d: jnp.where(finite, e, d), error, state.direction)
+    return eqx.tree_at(lambda s: (s.direction, s.steady), state, (direction, jnp.zeros_like(state.steady)))
 
 
 def spectral_radius(

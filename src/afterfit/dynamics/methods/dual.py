@@ -10,8 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from afterfit import tangent
-from afterfit.dynamics.methods._base import Chart
-from afterfit.dynamics.methods.stabilised import Stabilised
+from afterfit.dynamics.methods._base import Case, Chart, Solver, Stepping
 from afterfit.problem import Problem
 
 __all__ = ["Dual"]
@@ -20,7 +19,7 @@ __all__ = ["Dual"]
 _CHEAP_KERNEL = 3e8
 
 
-class Dual(Stabilised):
+class Dual(Stepping):
     """Diagonal nets in n dual variables: ν' = r, r the derivative of the loss at each example.
 
     Every weight of a diagonal net moves by Xᵀr times powers of itself, so ν, the sum of r over time, determines them
@@ -29,6 +28,7 @@ class Dual(Stabilised):
     """
 
     name = "dual"
+    turn = 20
     default_rtol = 1e-5
 
     @classmethod
@@ -41,37 +41,31 @@ class Dual(Stabilised):
             return f"it knows weight decay (L2) or no penalty, not {type(problem.penalty).__name__}"
         return None
 
+    @classmethod
+    def preferred(cls, case: Case) -> str:
+        steps = "implicit" if _kernel_is_cheap(case.problem) else "Runge–Kutta–Chebyshev"
+        dual = f"{case.problem.data.n} dual variables ({steps} steps)"
+        return f"all {case.numbers} parameters of a diagonal net move with {dual}"
+
     def chart(self, problem: Problem, params: PyTree[Array]) -> Chart:
         return _DualChart(params, jnp.zeros((), jnp.float64))
 
-    def solver(self, problem: Problem, chart: Chart) -> Any:
-        from afterfit.dynamics.methods.newton import SimplifiedNewton
+    def solver(self, problem: Problem, chart: Chart) -> Solver:
+        from afterfit.dynamics.methods.chebyshev import chebyshev_solver
+        from afterfit.dynamics.methods.newton import newton_solver
 
-        if not kernel_is_cheap(problem):
-            return super().solver(problem, chart)
+        if not _kernel_is_cheap(problem):
+            return chebyshev_solver(self.rtol)
 
         def size(arguments: tuple, nu: Array, change: Array) -> Array:
             at = [chart.params(problem, arguments[1], y) for y in (nu, nu + change)]
             return self.error(at[0], at[1], jax.tree.map(jnp.subtract, at[1], at[0]))
 
-        return SimplifiedNewton(
+        return newton_solver(
             corrector=lambda t, nu, arguments, gh: _DualNewton(problem, chart, arguments[1], t, nu, gh),
             extra=lambda t, nu, arguments: (),
             size=size,
         )
-
-    # Each kind of solver state has its own cost; the rest is for the one that estimates a spectral radius.
-
-    def cost(self, solver_state: Any) -> tuple[Array, Array | int]:
-        if hasattr(solver_state, "iterations"):
-            return solver_state.iterations, solver_state.iterations
-        return super().cost(solver_state)
-
-    def after_rejection(self, solver_state: Any, error: PyTree[Array]) -> Any:
-        return super().after_rejection(solver_state, error) if hasattr(solver_state, "radius") else solver_state
-
-    def longest(self, solver_state: Any) -> Float[Array, ""]:
-        return super().longest(solver_state) if hasattr(solver_state, "radius") else jnp.asarray(jnp.inf)
 
 
 class _DualNewton:
@@ -89,7 +83,7 @@ class _DualNewton:
         return jax.scipy.linalg.lu_solve(self.factors, missing), extra
 
 
-def kernel_is_cheap(problem: Problem) -> bool:
+def _kernel_is_cheap(problem: Problem) -> bool:
     """Whether an n x n Jacobian may be computed every step."""
     n, d = problem.data.n, math.prod(problem.task.signature.inputs)
     return n * n * d <= _CHEAP_KERNEL

@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, Int, PyTree
 
 from afterfit import tangent
 from afterfit.dynamics._base import State
-from afterfit.dynamics.methods._base import Flow, Method
+from afterfit.dynamics.methods._base import Case, Flow, Method
 from afterfit.problem import Problem
 
 __all__ = ["Exact"]
@@ -35,6 +35,7 @@ class Exact(Method):
     """
 
     name = "exact"
+    turn = 0
 
     @classmethod
     def obstacle(cls, problem: Problem, params: PyTree[Array]) -> str | None:
@@ -46,6 +47,10 @@ class Exact(Method):
             return f"it knows weight decay (L2) or no penalty, not {type(problem.penalty).__name__}"
         m = jax.eval_shape(lambda p: tangent.outputs(problem, p), params).size
         return f"the data hold {m} numbers, too many to diagonalise" if m > _LARGEST else None
+
+    @classmethod
+    def preferred(cls, case: Case) -> str:
+        return "the model is linear in its parameters and the loss squared, so the flow has a closed form"
 
     def start(self, problem: Problem, params: PyTree[Array]) -> Flow:
         K = tangent.kernel(problem, params)

@@ -2,34 +2,42 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
-from afterfit.dynamics.methods._base import Chart, Stepping
+from afterfit.dynamics.methods._base import Case, Chart, Solver, Stepping
 from afterfit.problem import Problem
 
 __all__ = ["Explicit"]
+
+_MILD = 1e3  # curvature x time up to which an explicit method is as quick as any
 
 
 class Explicit(Stepping):
     """Tsitouras' 5(4) pair, from Diffrax. Its steps stay below a few times 1/ρ, ρ the largest curvature."""
 
     name = "explicit"
+    turn = 30
 
     @classmethod
     def obstacle(cls, problem: Problem, params: PyTree[Array]) -> str | None:
         return None
 
-    def solver(self, problem: Problem, chart: Chart) -> Any:
+    @classmethod
+    def preferred(cls, case: Case) -> str | None:
+        penalty = case.problem.penalty
+        if not penalty.smooth:
+            return (
+                f"the penalty {type(penalty).__name__} has kinks, at which steps get short: "
+                "GradientDescent and ProximalGradient are made for it"
+            )
+        return f"{case.stiff}: mild" if case.stiffness <= _MILD else None
+
+    def solver(self, problem: Problem, chart: Chart) -> Solver:
         import diffrax
 
-        return diffrax.Tsit5()
-
-    def cost(self, solver_state: PyTree[Any]) -> tuple[int, int]:
-        return 6, 0
+        return Solver(diffrax.Tsit5(), cost=lambda state: (6, 0))
 
     def error(self, before: PyTree[Array], after: PyTree[Array], change: PyTree[Array]) -> Float[Array, ""]:
         # Parameter by parameter, the root mean square of change/(atol + rtol·|parameter|): small ones count too.

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from afterfit import tangent
-from afterfit.dynamics.methods._base import Chart, Stepping
+from afterfit.dynamics.methods._base import Case, Chart, Solver, Stepping
 from afterfit.problem import Problem
 
 __all__ = ["GaussNewton", "Implicit"]
@@ -27,6 +25,7 @@ class Implicit(Stepping):
     """
 
     name = "implicit"
+    turn = 40
     default_rtol = 1e-4
 
     @classmethod
@@ -38,17 +37,18 @@ class Implicit(Stepping):
             return f"the data hold {m} numbers, and it factorises a matrix that large every step (at most {_LARGEST})"
         return None
 
-    def solver(self, problem: Problem, chart: Chart) -> Any:
-        from afterfit.dynamics.methods.newton import SimplifiedNewton
+    @classmethod
+    def preferred(cls, case: Case) -> str:
+        return f"{case.stiff}, and {case.problem.data.n} examples are few beside {case.numbers} parameters"
 
-        return SimplifiedNewton(
+    def solver(self, problem: Problem, chart: Chart) -> Solver:
+        from afterfit.dynamics.methods.newton import newton_solver
+
+        return newton_solver(
             corrector=lambda t, params, arguments, gh: GaussNewton(problem, params, gh),
             extra=lambda t, params, arguments: tangent.residual(problem, tangent.outputs(problem, params)),
             size=lambda arguments, params, change: self.error(params, params, change),
         )
-
-    def cost(self, solver_state: Any) -> tuple[Array, Array]:
-        return solver_state.iterations, solver_state.iterations
 
 
 class GaussNewton:

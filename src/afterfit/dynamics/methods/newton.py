@@ -12,7 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int, PyTree
 
-__all__ = ["Corrector", "SimplifiedNewton"]
+from afterfit.dynamics.methods._base import Solver
+
+__all__ = ["Corrector", "SimplifiedNewton", "newton_solver"]
 
 # Four stages, the first explicit; order 3, L-stable, stiffly accurate.
 _TABLEAU: Any = diffrax.Kvaerno3.tableau
@@ -44,6 +46,18 @@ class _State(eqx.Module):
 
 class SimplifiedNewton(diffrax.AbstractAdaptiveSolver):
     """Kværnø's ESDIRK 3(2), its stages solved with one matrix a step.
+
+    Diffrax's own `Kvaerno3` is the same tableau with `VeryChord` as its root finder, which factorises one matrix a step
+    as well. It is not enough for three reasons:
+
+    - `VeryChord` takes the Jacobian of the field itself and factorises that: p x p for p parameters, and indefinite
+      away from the solutions. The correctors here factorise a matrix as large as the data. A linear solver of one's own
+      would see the Jacobian as an operator only, not the problem that it came from.
+    - The unknown of its iterations is the stage alone. Gauss–Newton steps have a second one, the pull of every example,
+      which is carried on from stage to stage and from step to step (`extra`); found from the stage each time, it would
+      keep steps short (`GaussNewton` says why).
+    - It has converged by a norm of its own, entry by entry, and never before two iterations. Here that is decided in
+      the units in which the error of a step is bounded, and one iteration may do.
 
     `corrector(t, y, args, gh)` factorises it, `extra(t, y, args)` is what the iterations carry along at first, and
     `size(args, y, change)` is a change of y over what is allowed: stages are iterated until changes are small against
@@ -109,6 +123,15 @@ class SimplifiedNewton(diffrax.AbstractAdaptiveSolver):
 
         far = jnp.asarray(jnp.inf, jax.eval_shape(size, guess).dtype)
         return jax.lax.while_loop(unfinished, improve, (guess, extra, far, jnp.zeros((), jnp.int64)))
+
+
+def newton_solver(
+    corrector: Callable[..., Corrector],
+    extra: Callable[..., PyTree],
+    size: Callable[[Any, PyTree, PyTree], Array],
+) -> Solver:
+    """The method with these ways to correct a stage: every iteration is a right-hand side and a linear solve."""
+    return Solver(SimplifiedNewton(corrector, extra, size), cost=lambda state: (state.iterations, state.iterations))
 
 
 def _combine(start: PyTree, weights: Array, slopes: PyTree) -> PyTree:

@@ -9,7 +9,7 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from afterfit import tangent
 from afterfit.dynamics._base import State
-from afterfit.dynamics.methods._base import Flow, Method
+from afterfit.dynamics.methods._base import Case, Flow, Method
 from afterfit.problem import Problem, design_matrix
 
 __all__ = ["Path"]
@@ -40,6 +40,7 @@ class Path(Method):
     """
 
     name = "path"
+    turn = 10
 
     @classmethod
     def obstacle(cls, problem: Problem, params: PyTree[Array]) -> str | None:
@@ -49,6 +50,10 @@ class Path(Method):
             return "it is for squared losses"
         size = params["weights"].size
         return f"it diagonalises a matrix as large as the {size} weights" if size > _LARGEST else None
+
+    @classmethod
+    def preferred(cls, case: Case) -> str:
+        return "linear regression under L1 is exact from one change of sign to the next"
 
     def start(self, problem: Problem, params: PyTree[Array]) -> Flow:
         weights = params["weights"].ravel()

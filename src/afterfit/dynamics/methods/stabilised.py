@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from jaxtyping import Array, PyTree
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
-from jaxtyping import Array, Float, PyTree
-
-from afterfit.dynamics.methods._base import Chart, Stepping
+from afterfit.dynamics.methods._base import Case, Chart, Solver, Stepping
+from afterfit.dynamics.methods.implicit import Implicit
 from afterfit.problem import Problem
 
 __all__ = ["Stabilised"]
@@ -23,34 +19,18 @@ class Stabilised(Stepping):
     """
 
     name = "stabilised"
+    turn = 100  # for whatever nobody else is made for
     default_rtol = 1e-3
 
     @classmethod
     def obstacle(cls, problem: Problem, params: PyTree[Array]) -> str | None:
         return None
 
-    def solver(self, problem: Problem, chart: Chart) -> Any:
-        from afterfit.dynamics.methods.chebyshev import RungeKuttaChebyshev
+    @classmethod
+    def preferred(cls, case: Case) -> str:
+        return f"{case.stiff}, and {Implicit.obstacle(case.problem, case.params)}"
 
-        return RungeKuttaChebyshev()
+    def solver(self, problem: Problem, chart: Chart) -> Solver:
+        from afterfit.dynamics.methods.chebyshev import chebyshev_solver
 
-    def cost(self, solver_state: Any) -> tuple[Array, Array | int]:
-        return solver_state.evaluations, 0
-
-    def after_rejection(self, solver_state: Any, error: PyTree[Array]) -> Any:
-        # The error of an unstable step points along the direction whose curvature was underestimated.
-        finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(error)]))
-        direction = jax.tree.map(lambda e, d: jnp.where(finite, e, d), error, solver_state.direction)
-        return eqx.tree_at(
-            lambda state: (state.direction, state.steady),
-            solver_state,
-            (direction, jnp.zeros_like(solver_state.steady)),
-        )
-
-    def longest(self, solver_state: Any) -> Float[Array, ""]:
-        from afterfit.dynamics.methods.chebyshev import longest
-
-        # Rounding grows with the square of the number of stages (Sommeijer et al. 1997, §2.2).
-        eps = jnp.finfo(solver_state.radius.dtype).eps
-        limit = jnp.maximum(jnp.floor(jnp.sqrt(self.rtol / (10 * eps))), 3)
-        return jnp.where(solver_state.radius > 0, longest(limit, solver_state.radius), jnp.inf)
+        return chebyshev_solver(self.rtol)
