@@ -27,9 +27,9 @@ from flows import duration, number
 from report import DOCS, footer, grid, machine, put_into_docs
 
 import afterfit as af
-from afterfit.experiment import Experiment
-from afterfit.theory.forecast import forecast
-from afterfit.train import run_experiment
+from afterfit._training.experiment import Experiment
+from afterfit._training.train import run_experiment
+from afterfit.theory._forecast import forecast
 
 TARGET = 0.8  # share of the cases with an answer whose t_gen is to be right
 FACTOR = 2.0  # by how much a t_gen may be off and be right

@@ -39,19 +39,19 @@ def _sweep_of_64(kind: str, steps: int, store: str) -> Any:
     import afterfit as af
 
     strengths, seeds = {"64 x 1": (64, 1), "8 x 8": (8, 8), "1 x 64": (1, 64)}[kind]
-    values = af.logspace(1e-6, 1e-4, strengths) if strengths > 1 else (1e-5,)
+    values = af.geomspace(1e-6, 1e-4, strengths) if strengths > 1 else (1e-5,)
     return af.sweep(_fig3(steps), {"penalty.strength": values}, seeds=seeds, store=store)
 
 
 def singles(steps: int, part: int, parts: int) -> dict[str, Any]:
     """Every `parts`-th of 64 strengths from the `part`-th on, one run after another, compiled before."""
     import afterfit as af
-    from afterfit.train import run_experiment
+    from afterfit._training.train import run_experiment
 
     experiment = _fig3(steps)
     run_experiment(experiment.set({"dynamics.steps": 1000}), progress=False)  # compiles
     times, outcomes = [], {}
-    for strength in list(af.logspace(1e-6, 1e-4, 64))[part::parts]:
+    for strength in list(af.geomspace(1e-6, 1e-4, 64))[part::parts]:
         one = experiment.set({"penalty.strength": strength})
         began = time.perf_counter()
         run = run_experiment(one, progress=False)
@@ -91,14 +91,14 @@ def grid(entry: str, scale: str) -> dict[str, Any]:
 def overhead(steps: int, runs: int) -> dict[str, Any]:
     """What a sweep of notsawo2025/fig3 spends on files and in the store, by function, beside what its runs took."""
     import afterfit as af
-    from afterfit.run import Run
+    from afterfit._training.run import Run
 
     spent: dict[str, float] = {}
     _time_calls(Run, "files", spent)
-    for name in ("publish", "claim", "release"):
+    for name in ("publish", "lease", "release"):
         _time_calls(af.Store, name, spent)
     with tempfile.TemporaryDirectory() as folder:
-        over = {"penalty.strength": af.logspace(1e-6, 1e-4, runs)}
+        over = {"penalty.strength": af.geomspace(1e-6, 1e-4, runs)}
         sweep = af.sweep(_fig3(steps), over, store=f"{folder}/store").run(progress=False)
         computed = sweep.store.summaries()["seconds"].to_pylist()
         size = sum(sum(sweep.store.files(id).values()) for id in sweep.store.ids()) / runs
@@ -119,34 +119,42 @@ def _time_calls(owner: type, name: str, spent: dict[str, float]) -> None:
     setattr(owner, name, timed)
 
 
-def many_runs(store: str, count: int) -> dict[str, Any]:
-    """Fill a store with runs that differ in strength, seed and name; their curves are those of one small run."""
+def _sweep_of_many(store: str, count: int) -> Any:
     import afterfit as af
-    from afterfit.files import SUMS, to_json
-    from afterfit.train import run_experiment
+
+    return af.sweep(_small(1000), {"penalty.strength": af.geomspace(1e-4, 1e-2, 100)}, seeds=count // 100, store=store)
+
+
+def many_runs(store: str, count: int) -> dict[str, Any]:
+    """Fill a store with the runs of a sweep, by their names and settings; their curves are those of one small run."""
+    from afterfit._base.files import SUMS, to_json
+    from afterfit._training.train import run_experiment
 
     run = run_experiment(_small(1000), progress=False)
     files = {name: content for name, content in run.files().items() if name != SUMS}
     facts = json.loads(files["run.json"])
-    place = af.Store(store)
+    sweep = _sweep_of_many(store, count)
     os.fsync = lambda _: None  # in this process only: these runs may be lost with the machine
     began = time.perf_counter()
-    for k in range(count):
-        id = hashlib.sha256(str(k).encode()).hexdigest()[:16]
-        spec = {**run.spec, "penalty": {**run.spec["penalty"], "strength": 10.0 ** (-2 - k % 100 / 50)}, "seed": k}
-        place.publish(id, {**files, "spec.json": to_json(spec), "run.json": to_json({**facts, "id": id})})
+    for experiment in sweep.missing:
+        own = {"spec.json": to_json(experiment.to_dict()), "run.json": to_json({**facts, "id": experiment.id})}
+        sweep.store.publish(experiment.id, {**files, **own})
     return {"seconds": time.perf_counter() - began}
 
 
-def listing(store: str) -> dict[str, Any]:
-    """The table of all runs and a question about it, each with a new `Store`; loading pyarrow and DuckDB included."""
+def listing(store: str, count: int) -> dict[str, Any]:
+    """The table of all runs, a question about it, and a sweep's dataset of it, each with a new `Store`.
+
+    Loading pyarrow, DuckDB and xarray is included.
+    """
     import afterfit as af
 
     sql = 'SELECT "penalty.strength", count(*), median(t_gen) FROM runs GROUP BY 1 ORDER BY 1'
     found: dict[str, Any] = {}
     listed = seconds(lambda: found.update(rows=af.Store(store).summaries().num_rows))
     queried = seconds(lambda: found.update(answers=af.Store(store).query(sql).num_rows))
-    return {"listing": listed, "query": queried, **found}
+    swept = seconds(lambda: found.update(cells=_sweep_of_many(store, count).dataset["t_gen"].size))
+    return {"listing": listed, "query": queried, "dataset": swept, **found}
 
 
 # --- Memory ---
@@ -155,7 +163,7 @@ def listing(store: str) -> dict[str, Any]:
 def sweep_memory(budget: float, runs: int, n: int, d: int) -> dict[str, Any]:
     """By how much a sweep raises the resident memory at most, its helpers' included; libraries are loaded before."""
     import afterfit as af
-    from afterfit.sweeps.plan import footprint
+    from afterfit._sweeps.plan import footprint
 
     with tempfile.TemporaryDirectory() as folder:
         _small_sweep(1000, f"{folder}/small").run(progress=False)
@@ -224,7 +232,7 @@ def _small_sweep(steps: int, store: str) -> Any:
     """48 runs of two lengths on 4 draws, in several jobs that end one after another."""
     import afterfit as af
 
-    over = {"penalty.strength": af.logspace(1e-4, 1e-2, 6), "dynamics.steps": (steps // 3, steps)}
+    over = {"penalty.strength": af.geomspace(1e-4, 1e-2, 6), "dynamics.steps": (steps // 3, steps)}
     return af.sweep(_small(steps), over, seeds=4, store=store)
 
 
@@ -383,7 +391,7 @@ def refined(steps: int, resolution: int) -> dict[str, Any]:
         filled, ran = few.refine.fill(few.labels)
         dense = af.sweep(spec, few.knobs, store=f"{folder}/all")
         long = seconds(lambda: dense.run(progress=False))
-        labels = dense.dataset["verdict"].transpose(*ranges, "seed").values[..., 0]
+        labels = dense.dataset["verdict"].transpose("penalty_strength", "init_scale", "seed").values[..., 0]
     kinds, counts = [], []
     for kind in sorted(set(labels.flat)):
         kinds.append(str(kind))

@@ -19,7 +19,7 @@ from report import Benchmark, Row, Suite, footer, main, table
 
 worker = functools.partial(report.worker, script="sweep_workers.py")
 
-SHARE, MINUTES, OVERHEAD, LISTING, FEWER, KILLS = 0.4, 3.0, 0.05, 1.0, 4.0, 20
+SHARE, MINUTES, OVERHEAD, LISTING, DATASET, FEWER, KILLS = 0.4, 3.0, 0.05, 1.0, 2.0, 4.0, 20
 
 
 def batch(quick: bool) -> Iterator[Row]:
@@ -119,18 +119,23 @@ def listing(quick: bool) -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as folder:
         url = f"{folder}/store"
         filled = worker("many_runs", store=url, count=count)
-        first = worker("listing", store=url)
-        again = [worker("listing", store=url) for _ in range(3)]
-    assert all(found["rows"] == count for found in (first, *again))
-    for name, what in (("listing", "the table of all runs"), ("query", "a question in SQL about it")):
+        first = worker("listing", store=url, count=count)
+        again = [worker("listing", store=url, count=count) for _ in range(3)]
+    assert all(found["rows"] == found["cells"] == count for found in (first, *again))
+    asked = {
+        "listing": ("the table of all runs", LISTING),
+        "query": ("a question in SQL about it", LISTING),
+        "dataset": ("`Sweep.dataset` from the specification on", DATASET),
+    }
+    for name, (what, target) in asked.items():
         taken = statistics.median(found[name] for found in again)
         yield Row(
             f"store/{name}",
             f"{count:,} runs, a new process: {what}, in seconds",
             f"{taken:.2f} s" + (f"; {first[name]:.1f} s before there was a cache" if name == "listing" else ""),
-            f"< {LISTING:g} s",
+            f"< {target:g} s",
             taken,
-            None if quick else taken < LISTING,
+            None if quick else taken < target,
             {"first": first, "again": again, "filled": filled},
         )
 

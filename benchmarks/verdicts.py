@@ -14,7 +14,7 @@ sys.path.insert(0, str(HERE.parent / "tests"))
 
 from verdict_curves import draw_table  # noqa: E402
 
-from afterfit.diagnose import VERDICTS, diagnose  # noqa: E402
+from afterfit._diagnose import VERDICTS, diagnose  # noqa: E402
 
 PAGE, MARK = HERE.parent / "docs" / "concepts.md", "verdicts-measured"
 SHARES = {False: 0.99, True: 0.95}  # the goals, without noise and with it

@@ -53,7 +53,7 @@ def step_afterfit(data: str, steps: int, rounds: int) -> dict[str, Any]:
     import jax
     import jax.numpy as jnp
 
-    from afterfit.train import run_experiment
+    from afterfit._training.train import run_experiment
 
     experiment = headline("notsawo2025/fig3", {"dynamics.steps": steps})
     checked = run_experiment(experiment.set({"dynamics.steps": CHECKED_STEPS}), progress=False)  # compiles
@@ -198,7 +198,7 @@ def modular_torch(data: str, steps: int, rounds: int) -> dict[str, Any]:
 def gallery(entry: str, steps: int, shorter: int) -> dict[str, Any]:
     """One run of an entry at paper scale in a fresh process, compiling included; after it, if `shorter` is not 0,
     the same again and one of fewer steps."""
-    from afterfit.train import run_experiment
+    from afterfit._training.train import run_experiment
 
     experiment = headline(entry, {"dynamics.steps": steps})
     first = run_experiment(experiment, progress=False)
@@ -234,7 +234,7 @@ def margin(norm: str, d: int, n: int) -> dict[str, Any]:
 
 def memory(steps: int, observations: int) -> dict[str, Any]:
     """By how much the resident memory rises while training, with everything compiled before."""
-    from afterfit.train import run_experiment
+    from afterfit._training.train import run_experiment
 
     experiment = headline("notsawo2025/fig3", {"dynamics.steps": 1000, "observations": 50})
     run_experiment(experiment, progress=False)
@@ -260,7 +260,7 @@ def flow(entry: str, scale: str, changes: dict[str, Any], again: bool) -> dict[s
     import scipy.linalg  # noqa: F401
     import xarray  # noqa: F401
 
-    from afterfit.train import run_experiment
+    from afterfit._training.train import run_experiment
 
     experiment = _flow(entry, scale).set(changes)
     run = run_experiment(experiment, progress=False)
@@ -290,7 +290,7 @@ def descent_step(entry: str, scale: str, lr: float, fill: float, rounds: int) ->
 
 def descent_run(entry: str, scale: str, lr: float) -> dict[str, Any]:
     """The same entry by gradient descent, as long as its flow."""
-    from afterfit.train import run_experiment
+    from afterfit._training.train import run_experiment
 
     experiment = _flow(entry, scale)
     steps = round(experiment.dynamics.until / lr)
@@ -306,7 +306,7 @@ def growth(method: str, series: list[dict[str, float]], most: int, rounds: int) 
     import jax
     import jax.numpy as jnp
 
-    from afterfit.train import prepare
+    from afterfit._training.train import prepare
 
     @eqx.filter_jit
     def advance(dynamics, problem, state, target, limit):
@@ -397,7 +397,7 @@ def _descent(experiment: Any) -> tuple[Any, Any, Callable[[Any, int], Any]]:
     import jax
     import jax.numpy as jnp
 
-    from afterfit.train import prepare
+    from afterfit._training.train import prepare
 
     problem, params = prepare(experiment)
     start = experiment.dynamics.start(problem, params, jax.random.key(0))

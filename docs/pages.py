@@ -1,16 +1,21 @@
-"""Write the pages made of the gallery: docs/gallery.md from the entries, docs/ledger.md from what was measured.
+"""Write the pages that are made: api.md, gallery.md, ledger.md, and the tables of concepts.md and theory.md.
 
 Run by `make pages`. `afterfit verify --ledger docs/ledger.jsonl` measures; rows of claims that are no more are dropped.
 """
 
 from __future__ import annotations
 
+import functools
+import inspect
 import re
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from types import FunctionType, ModuleType
 
+import afterfit
+from afterfit._base.spec import Spec
 from afterfit.papers import SCALES, Entry, Paper, entries
 from afterfit.papers._ledger import Kept, Ledger
 
@@ -23,10 +28,101 @@ def pages() -> dict[Path, str]:
     ours = [entry for entry in entries().values() if type(entry).__module__.startswith("afterfit.")]
     ledger = Ledger(LEDGER)
     return {
+        DOCS / "api.md": _api(),
+        DOCS / "concepts.md": _filled(DOCS / "concepts.md"),
+        DOCS / "theory.md": _filled(DOCS / "theory.md"),
         DOCS / "gallery.md": _gallery(ours),
         DOCS / "ledger.md": _ledger(ours, ledger),
         LEDGER: ledger.tidy((entry.id, claim.words) for entry in ours for claim in entry.claims),
     }
+
+
+def _api() -> str:
+    parts = [
+        "# Everything public",
+        "",
+        _made("what `afterfit` exports and its docstrings"),
+        _fill(
+            "What can be imported and is meant to be. Anything else has a name that begins with an underscore, or is "
+            "in a module that does, and may change without notice."
+        ),
+        "",
+    ]
+    for module in (afterfit, *(getattr(afterfit, name) for name in dir(afterfit) if _is_module(afterfit, name))):
+        parts += [f"## {module.__name__}", "", _first_sentence(module), "", "| name | what it is |", "|---|---|"]
+        parts += [f"| `{name}` | {_cell(_about(module, name))} |" for name in dir(module)]
+        parts += [""]
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def _is_module(module: ModuleType, name: str) -> bool:
+    return isinstance(getattr(module, name), ModuleType)
+
+
+def _about(module: ModuleType, name: str) -> str:
+    """The first sentence of what is said of a public thing; of a number or a word, itself."""
+    value = getattr(module, name)
+    documented = isinstance(value, type | FunctionType | ModuleType)
+    return _first_sentence(value) if documented else f"`{value!r}`"
+
+
+def _first_sentence(value: object) -> str:
+    text = " ".join((inspect.getdoc(value) or "").split("\n\n")[0].split())
+    assert text, f"{value} is public and says nothing of itself"
+    return re.split(r"(?<!App\.)(?<!al\.)(?<=\.) (?=[A-Z`])", text)[0]
+
+
+def _filled(page: Path) -> str:
+    """A page with its tables made: what stands between `<!-- made: … -->` and `<!-- /made -->`."""
+    tables = {
+        "tasks": _tasks,
+        "limits": _limits,
+        "clocks": _clocks,
+        **{name: functools.partial(_nouns, name) for name in ("models", "penalties", "dynamics", "inits")},
+    }
+
+    def made(found: re.Match[str]) -> str:
+        return f"{found[1]}\n\n" + "\n".join(tables[found[2]]()) + f"\n\n{found[3]}"
+
+    text = page.read_text(encoding="utf-8")
+    return re.sub(r"(<!-- made: (\w+) -->)\n.*?\n(<!-- /made -->)", made, text, flags=re.S)
+
+
+def _members(module: str) -> Iterator[tuple[str, type]]:
+    """The nouns of ours in a public module that can be used as they are, in the order of the alphabet."""
+    for name in sorted(dir(getattr(afterfit, module))):
+        kind = getattr(getattr(afterfit, module), name)
+        if isinstance(kind, type) and issubclass(kind, Spec) and not inspect.isabstract(kind):
+            yield name, kind
+
+
+def _nouns(module: str) -> Iterator[str]:
+    yield from ("| name | what it is |", "|---|---|")
+    for name, kind in _members(module):
+        yield f"| `{name}` | {_cell(_first_sentence(kind))} |"
+
+
+def _tasks() -> Iterator[str]:
+    yield from ("| task | what it is | metric | fitted | generalised |", "|---|---|---|---|---|")
+    for name, kind in _members("tasks"):
+        task = object.__new__(kind)  # with what its class says alone: the settings without a default do not matter
+        levels = (f"{'≤' if t.like == 'error' else '≥'} {t.value:g}" for t in (task.criteria.train, task.criteria.test))
+        yield f"| `{name}` | {_cell(_first_sentence(kind))} | {task.metric} | {' | '.join(levels)} |"
+
+
+def _limits() -> Iterator[str]:
+    yield from ("| limit | class | what it is | regime | source |", "|---|---|---|---|---|")
+    for rule in afterfit.theory.Limit.known():
+        words = (_cell(text) for text in (rule.name, f"`{rule.__name__}`", _first_sentence(rule), rule.regime))
+        yield f"| {' | '.join(words)} | {getattr(rule, 'source', 'depends on the model')} |"
+
+
+def _clocks() -> Iterator[str]:
+    signs = {"about": "≈", "order": "~", "at most": "≤"}
+    yield from ("| clock | class | times | what it is | source |", "|---|---|---|---|---|")
+    for rule in afterfit.theory.Clock.known():
+        words = (f"{signs[rule.promise]} {rule.name}", f"`{rule.__name__}`", rule.event, _first_sentence(rule))
+        yield f"| {' | '.join(map(_cell, words))} | {rule.source} |"
 
 
 def _gallery(ours: list[Entry]) -> str:

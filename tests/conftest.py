@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from html.parser import HTMLParser
 
 import jax
 import jax.numpy as jnp
@@ -41,6 +42,27 @@ def ctrl_c():
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+class Cells(HTMLParser):
+    """The text of every cell of every table in a piece of HTML, and the captions."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.cells, self.captions, self.inside = [], [], None
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.inside = {"td": self.cells, "caption": self.captions}.get(tag, self.inside)
+        if tag in ("td", "caption"):
+            self.inside.append("")
+
+    def handle_endtag(self, tag):
+        self.inside = None if tag in ("td", "caption") else self.inside
+
+    def handle_data(self, data):
+        if self.inside is not None:
+            self.inside[-1] += data
 
 
 def as_jax(tree):

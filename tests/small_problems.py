@@ -8,12 +8,12 @@ import numpy as np
 from conftest import flat
 from scipy.integrate import solve_ivp
 
+from afterfit._training.experiment import Experiment
+from afterfit._training.train import prepare
 from afterfit.dynamics import GradientFlow
-from afterfit.experiment import Experiment
 from afterfit.inits import Gaussian
 from afterfit.penalties import NoPenalty
 from afterfit.tasks import Arrays
-from afterfit.train import prepare
 
 RNG = np.random.default_rng(1)
 X = RNG.standard_normal((4, 7))

@@ -13,10 +13,10 @@ import time
 
 import numpy as np
 
+from afterfit._sweeps import plan as planning
+from afterfit._sweeps import processes
 from afterfit.dynamics import Discrete
 from afterfit.papers import entries
-from afterfit.sweeps import plan as planning
-from afterfit.sweeps import processes
 
 
 def shortened(experiment):

@@ -15,7 +15,6 @@ from scipy.integrate import solve_ivp
 from scipy.optimize import minimize
 
 from afterfit import dynamics, losses, models, penalties
-from afterfit.inputs import Entries, OneHot, Rows, Signature, as_inputs
 from afterfit.models import (
     MLP,
     DeepMatrixFactorisation,
@@ -28,6 +27,7 @@ from afterfit.models import (
     SymmetricFactorisation,
     Tangent,
 )
+from afterfit.models._inputs import Entries, OneHot, Rows, Signature, as_inputs
 from afterfit.penalties import L1, L2, NoPenalty, Nuclear, Sum
 
 pytestmark = pytest.mark.usefixtures("x64")

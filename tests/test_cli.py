@@ -19,10 +19,11 @@ from test_plot import make_run
 from typer.testing import CliRunner
 
 import afterfit as af
-from afterfit import cli, papers
-from afterfit.cli._app import complete_job, complete_scale
-from afterfit.diagnose.words import number
-from afterfit.experiment import Experiment
+from afterfit import _cli as cli
+from afterfit import papers
+from afterfit._cli._app import complete_job, complete_scale
+from afterfit._diagnose.words import number
+from afterfit._training.experiment import Experiment
 from afterfit.papers import Entry, Finding, claim
 
 SETTING = """
@@ -105,7 +106,7 @@ def call(*args: str):
 
 def spawn(*args: str, before: str = "", **environment: str):
     """The real command in a process of its own."""
-    program = f"{before}\nfrom afterfit.cli import main\nmain()"
+    program = f"{before}\nfrom afterfit._cli import main\nmain()"
     environ = os.environ | {"XDG_CACHE_HOME": str(Path("cache").absolute())} | environment
     return subprocess.run(
         [sys.executable, "-c", program, *args], capture_output=True, text=True, timeout=100, env=environ
@@ -272,7 +273,7 @@ def bar(*_):
             os.kill(os.getpid(), signal.SIGINT)
     yield update
 
-sys.modules["afterfit.train"].progress_bar = bar  # afterfit.train itself is the function
+sys.modules["afterfit._training.train"].progress_bar = bar  # afterfit._training.train itself is the function
 """
     make_run().save("here/runs/my")
     Path("here/.afterfit").touch()
@@ -349,7 +350,7 @@ def test_a_run_that_cannot_be_written_where_asked_is_kept_elsewhere(place, monke
 
 
 def test_names_become_places_of_their_own(place):
-    from afterfit.cli.run import _places
+    from afterfit._cli.run import _places
 
     names = ("a b", "a-b", "..", ".", "../../x", "ü" * 300, "caf\udce9", "")
     places = _places(Path("runs"), names)
@@ -587,7 +588,7 @@ def test_what_the_machine_cannot_do_is_no_bug_of_ours(monkeypatch, tmp_path):
         def fail(*_, error=error, **__):
             raise error
 
-        monkeypatch.setattr(sys.modules["afterfit.train"], "run_experiment", fail)
+        monkeypatch.setattr(sys.modules["afterfit._training.train"], "run_experiment", fail)
         done = call("run", "my.toml", "--out", str(tmp_path / said.replace(" ", "-")))
         assert (done.exit_code, said in done.stderr, "bug" in done.stderr) == (2, True, False), done.stderr
 
@@ -598,7 +599,7 @@ def test_long_work_says_so_before_it_begins(monkeypatch):
     def stop(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(sys.modules["afterfit.train"], "run_experiment", stop)
+    monkeypatch.setattr(sys.modules["afterfit._training.train"], "run_experiment", stop)
     done = call("run", "my.toml", "--set", "dynamics.steps=100_000_000_000")
     assert "A run takes 2.78 h at least" in done.stdout
     assert "at least" not in call("run", "my.toml").stdout

@@ -15,11 +15,11 @@ import pytest
 from dask_cluster import BASE, kill_the_work_of, with_other_version
 
 import afterfit as af
-from afterfit.spec import SpecError
-from afterfit.sweeps import cluster, slurm
-from afterfit.sweeps.cluster import carry_out
-from afterfit.sweeps.plan import Job
-from afterfit.train import run_together
+from afterfit._base.errors import ClusterError, SpecError, VersionMismatch
+from afterfit._sweeps import cluster, slurm
+from afterfit._sweeps.cluster import carry_out
+from afterfit._sweeps.plan import Job
+from afterfit._training.train import run_together
 
 LONG = BASE.set({"dynamics.steps": 10_000_000})  # seconds, so that there is time to kill what runs it
 
@@ -133,7 +133,7 @@ def test_a_lost_scheduler_is_said_and_loses_nothing(fresh):
         if runs > 1:
             fresh.scheduler.kill()
 
-    with pytest.raises(ConnectionError, match=r"gone, or does not answer.*start the scheduler"):
+    with pytest.raises(ClusterError, match=r"gone, or does not answer.*start the scheduler"):
         outcomes.extend(carry_out([job(BASE), job(endless)], fresh.address, kill_scheduler))
     assert_same_bits(outcomes, job(BASE))
 
@@ -160,12 +160,12 @@ def test_other_versions_are_refused(fresh, tmp_path, caplog, monkeypatch):
     log.addHandler(handler)
     try:
         endless = LONG.set({"dynamics.steps": 10**10})
-        with pytest.raises(SpecError, match=complaint):
+        with pytest.raises(VersionMismatch, match=complaint):
             list(carry_out([job(endless)], fresh.address, join_later))
     finally:
         log.removeHandler(handler)
     assert "start some with `dask worker`" in caplog.text
-    with pytest.raises(SpecError, match=complaint):
+    with pytest.raises(VersionMismatch, match=complaint):
         next(carry_out([job(BASE)], fresh.address, nothing))
 
 
@@ -179,11 +179,16 @@ def test_what_cannot_be_sent_is_refused(one_worker):
 
 
 @pytest.mark.parametrize(
-    ("on", "complaint"), [("local", "must be"), (7, "must be"), ("tcp://127.0.0.1:9", "no Dask scheduler answers")]
+    ("on", "kind", "complaint"),
+    [
+        ("local", SpecError, "must be"),
+        (7, SpecError, "must be"),
+        ("tcp://127.0.0.1:9", ClusterError, "no Dask scheduler answers"),
+    ],
 )
-def test_places_that_are_none_are_refused(on, complaint, monkeypatch):
+def test_places_that_are_none_are_refused(on, kind, complaint, monkeypatch):
     monkeypatch.setattr(cluster, "_PATIENCE", 1.0)
-    with pytest.raises(SpecError, match=complaint):
+    with pytest.raises(kind, match=complaint):
         next(carry_out([job(BASE)], on, nothing))
 
 

@@ -13,17 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from verdict_curves import draw_table
 
-from afterfit.criteria import Criteria, Threshold
-from afterfit.diagnose import (
-    VERDICTS,
-    Settings,
-    Verdict,
-    diagnose,
-    explain_criteria,
-    guess_criteria,
-    read_csv,
-)
-from afterfit.spec import SpecError
+from afterfit._base.errors import SpecError
+from afterfit._diagnose import VERDICTS, DiagnosisSettings, Verdict, diagnose
+from afterfit._diagnose.guesses import guess_criteria
+from afterfit._diagnose.log import read_log
+from afterfit._diagnose.thresholds import Criteria, Threshold
 
 FIT, GENERALISE = 0.01, 0.05
 CRITERIA = Criteria.errors(fit=FIT, generalise=GENERALISE)
@@ -225,7 +219,7 @@ def test_staying_fitted_means_so(noise, calm):
         assert np.searchsorted(t, seen.t_fit) - np.searchsorted(t, earlier[-1]) <= 1
     # Lapses are rare, but for one stray observation at the very end.
     lapses = np.sum(later < t[-1])
-    assert lapses <= Settings().patience * np.sum(since & (error <= FIT))
+    assert lapses <= DiagnosisSettings().patience * np.sum(since & (error <= FIT))
 
 
 def test_a_short_lapse_is_forgiven_and_a_long_one_is_not():
@@ -234,7 +228,7 @@ def test_a_short_lapse_is_forgiven_and_a_long_one_is_not():
     blip, lapse = (t > 2.7e3) & (t < 3.1e3), (t > 1e3) & (t < 1e4)
     assert np.sum(blip) == 1
     test = np.ones_like(t)
-    strict = diagnose(t, np.where(blip, 1.0, error), test, CRITERIA, settings=Settings(patience=0.01))
+    strict = diagnose(t, np.where(blip, 1.0, error), test, CRITERIA, settings=DiagnosisSettings(patience=0.01))
     for seen, since in [
         (diagnose(t, np.where(blip, 1.0, error), test, CRITERIA), T_FIT),
         (strict, t[blip][-1]),
@@ -275,15 +269,15 @@ def test_the_lines_can_be_moved():
         (0.9 * late.delay_ratio, "grokking"),
         (1.1 * late.delay_ratio, "generalised with the fit"),
     ]:
-        assert case("grokking").verdict(t, settings=Settings(delay=delay)).kind == kind
+        assert case("grokking").verdict(t, settings=DiagnosisSettings(delay=delay)).kind == kind
     falls = case("grokking without understanding")  # by a factor 5
     for fall, kind in [(4.9, falls.kind), (5.1, "never generalised")]:
-        assert falls.verdict(t, settings=Settings(fall=fall)).kind == kind
+        assert falls.verdict(t, settings=DiagnosisSettings(fall=fall)).kind == kind
     held = case("training collapsed")
     assert held.lost is not None
     decades = np.log10(held.lost / T_FIT)
     for lasting, kind in [(0.9 * decades, held.kind), (1.1 * decades, "never fitted")]:
-        assert held.verdict(t, settings=Settings(lasting=lasting)).kind == kind
+        assert held.verdict(t, settings=DiagnosisSettings(lasting=lasting)).kind == kind
 
 
 def test_crossings_of_power_laws_are_exact_on_any_grid():
@@ -388,7 +382,7 @@ def test_curves_that_cannot_be_diagnosed_say_why(change, message):
 )
 def test_settings_are_checked(bad):
     with pytest.raises(SpecError, match=next(iter(bad))):
-        Settings(**bad)
+        DiagnosisSettings(**bad)
 
 
 # ------------------------------------------------------------------------------------------------ sparse logs
@@ -588,7 +582,7 @@ def test_a_csv_gives_the_verdict_of_its_arrays(tmp_path, separator):
     path = tmp_path / "log.csv"
     text = "\n".join(separator.join(str(cell) for cell in row) for row in rows)
     path.write_text(f"\ufeff{text}\n\n", encoding="utf-8")  # as a spreadsheet would write it
-    read = read_csv(path, time="step", train="acc, train", test="val", norms=["‖w‖"])
+    read = read_log(path, time="step", train="acc, train", test="val", norms=["‖w‖"])
     criteria = Criteria(Threshold("accuracy", 1 - FIT), Threshold("error", GENERALISE))
     like = ("accuracy", "error")
     assert guess_criteria(read["train"], read["test"], like, fit=1 - FIT, generalise=GENERALISE) == criteria
@@ -624,12 +618,12 @@ def test_a_bad_csv_says_where(tmp_path, text, message):
     path = tmp_path / "log.csv"
     path.write_text(text)
     with pytest.raises(SpecError, match=re.escape(message)):
-        read_csv(path, time="step", train="loss", test="val")
+        read_log(path, time="step", train="loss", test="val")
 
 
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(SpecError, match=r"nowhere\.csv"):
-        read_csv(tmp_path / "nowhere.csv", time="step", train="loss", test="val")
+        read_log(tmp_path / "nowhere.csv", time="step", train="loss", test="val")
 
 
 @pytest.mark.parametrize(
@@ -670,7 +664,7 @@ def test_criteria_are_guessed_as_documented(train, test, given, criteria):
     guessed = guess_criteria(train, test, **given)
     assert (guessed.train.like, guessed.test.like) == (criteria.train.like, criteria.test.like)
     assert (guessed.train.value, guessed.test.value) == pytest.approx((criteria.train.value, criteria.test.value))
-    said = explain_criteria(guessed)
+    said = str(guessed)
     assert [t.like for t in (guessed.train, guessed.test)] == re.findall("error|accuracy", said)
 
 

@@ -13,6 +13,8 @@ from scipy.integrate import solve_ivp
 from scipy.special import logsumexp
 
 import afterfit as af
+from afterfit._base.errors import SpecError
+from afterfit._training.train import prepare
 from afterfit.dynamics import (
     SGD,
     Adam,
@@ -27,9 +29,7 @@ from afterfit.dynamics import (
 from afterfit.inits import Constant, Gaussian, Own
 from afterfit.models import MLP, DiagonalNet, Function, Linear, MatrixFactorisation
 from afterfit.penalties import L1, L2, NoPenalty, Nuclear
-from afterfit.spec import SpecError
 from afterfit.tasks import Arrays, MatrixCompletion, ModularArithmetic, SparseClassification, TeacherStudent
-from afterfit.train import prepare
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((4, 6))

@@ -16,10 +16,12 @@ from conftest import flat
 from small_problems import X, Y, posed, reference, task
 
 import afterfit as af
-from afterfit import tangent
-from afterfit.dynamics import GradientDescent, GradientFlow, RiemannianFlow, methods
-from afterfit.dynamics.methods import Flow, Method
-from afterfit.experiment import Experiment
+from afterfit._base.errors import SpecError
+from afterfit._training.experiment import Experiment
+from afterfit.dynamics import GradientDescent, GradientFlow, RiemannianFlow
+from afterfit.dynamics import _methods as methods
+from afterfit.dynamics import _tangent as tangent
+from afterfit.dynamics._methods import Flow, Method
 from afterfit.inits import Constant, Gaussian, He, Identity
 from afterfit.models import (
     MLP,
@@ -31,7 +33,6 @@ from afterfit.models import (
     Tangent,
 )
 from afterfit.penalties import L1, L2, NoPenalty, Nuclear
-from afterfit.spec import SpecError
 from afterfit.tasks import MatrixCompletion, ModularArithmetic, SparseClassification, SparseRecovery
 
 # Every method against SciPy on the gradient of the problem, and so against every other.
@@ -81,7 +82,7 @@ def test_dual_flow_goes_on_when_decay_and_push_are_both_beyond_floating_point():
 
 def test_dual_flow_of_many_data_and_without_a_penalty(monkeypatch):
     # The other integrator of the dual variables, which problems get whose kernel is dear.
-    monkeypatch.setattr("afterfit.dynamics.methods.dual._CHEAP_KERNEL", 0)
+    monkeypatch.setattr("afterfit.dynamics._methods.dual._CHEAP_KERNEL", 0)
     with jax.enable_x64(True):
         problem, params = posed(DiagonalNet(3), SIGNED)
         flow, why = GradientFlow(30.0, rtol=1e-7).resolve(problem, params)

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from afterfit import dynamics, inits, models, penalties, tasks
-from afterfit.experiment import Experiment
-from afterfit.run import Run
+from afterfit._training.experiment import Experiment
+from afterfit._training.run import Run
+from afterfit._training.train import run_experiment
 from afterfit.theory import Curves, Q, Route, Unanswered, lasso, nuclear_penalised
-from afterfit.theory.forecast import Forecast, forecast
-from afterfit.theory.instance import posed
-from afterfit.theory.routes import diagonal, linear
-from afterfit.train import run_experiment
+from afterfit.theory._forecast import Forecast, forecast
+from afterfit.theory._instance import posed
+from afterfit.theory._routes import diagonal, linear
 
 RECOVERY = tasks.SparseRecovery(n=20, sparsity=2, N=13, scale=1.0)
 REGRESSION = tasks.SparseRegression(n=20, d=40, sparsity=3)
@@ -129,7 +129,7 @@ def test_too_large_steps_are_foreseen():
     ("changes", "reason"),
     [
         ({"dynamics": {"kind": "Adam", "lr": 1e-3, "steps": 1000}}, "gradient flow and descent, not Adam"),
-        ({"model": {"kind": "MLP", "hidden": (8,)}, "init": {"kind": "He"}}, "ReLUs have kinks"),
+        ({"model": {"kind": "MLP", "hidden": (8,)}, "init": {"kind": "He"}}, "MLP has kinks"),
         ({"init": {"kind": "Gaussian"}, "penalty": {"kind": "L1", "strength": 1e-3}}, "w₊ = w₋ > 0"),
     ],
 )

@@ -18,9 +18,9 @@ from test_tasks import mnist
 
 import afterfit as af
 from afterfit import Experiment, SpecError, Store
-from afterfit.definitions import Untold, digest
-from afterfit.theory.instance import posed
-from afterfit.theory.landscape import hessian_rank
+from afterfit._base.definitions import Untold, digest
+from afterfit.theory._instance import posed
+from afterfit.theory._landscape import hessian_rank
 
 EXPERIMENT = Experiment(
     task=af.tasks.SparseRecovery(n=8, sparsity=2, N=6),
@@ -200,7 +200,7 @@ def test_a_value_changed_between_two_questions_is_seen(load):
 
 
 def test_libraries_count_by_their_version(monkeypatch):
-    from afterfit import definitions
+    from afterfit._base import definitions
 
     def draws():
         return pytest.approx(1.0)
@@ -293,7 +293,7 @@ def test_the_meaning_of_our_own_nouns_is_in_the_name(monkeypatch):
     before, spec, mine = EXPERIMENT.id, EXPERIMENT.to_dict(), with_penalty(Decay(0.1))
     own = mine.id
     monkeypatch.setattr(af.penalties.L2, "meaning", 2)
-    after = dataclasses.replace(EXPERIMENT)
+    after = dataclasses.replace(EXPERIMENT, penalty=EXPERIMENT.penalty.replace())  # as a new process would make it
     assert after.id != before
     assert mine.id != own, "nor is a class what it was whose base has changed"
     said = after.to_dict()

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 from conftest import flat
 
+from afterfit._base.errors import SpecError
+from afterfit._training.experiment import Experiment
+from afterfit._training.train import prepare
 from afterfit.dynamics import GradientDescent
-from afterfit.experiment import Experiment
 from afterfit.inits import Constant, Gaussian, He, Identity, Own, ScaledGaussian, Symmetrised, ZeroLastLayer
-from afterfit.inputs import Signature
 from afterfit.models import (
     MLP,
     DeepMatrixFactorisation,
@@ -23,9 +24,8 @@ from afterfit.models import (
     MatrixFactorisation,
     SymmetricFactorisation,
 )
-from afterfit.spec import SpecError
+from afterfit.models._inputs import Signature
 from afterfit.tasks import SparseRecovery
-from afterfit.train import prepare
 
 VECTOR, SQUARE, PAIR = Signature((6,)), Signature((5, 5)), Signature((6,), (3,), tokens=3)
 MODELS = [

@@ -9,9 +9,11 @@ from conftest import flat, slope, unflat
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from afterfit import SpecError, dynamics, inits, models, penalties, tangent, tasks
-from afterfit.experiment import Experiment
-from afterfit.theory.landscape import (
+from afterfit import SpecError, dynamics, inits, models, penalties, tasks
+from afterfit._training.experiment import Experiment
+from afterfit._training.train import prepare
+from afterfit.dynamics import _tangent as tangent
+from afterfit.theory._landscape import (
     chatterjee_lojasiewicz,
     fit_steps,
     hessian_rank,
@@ -19,7 +21,6 @@ from afterfit.theory.landscape import (
     slow_steps,
     step_sizes,
 )
-from afterfit.train import prepare
 
 pytestmark = pytest.mark.usefixtures("x64")
 

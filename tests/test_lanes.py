@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 
 from afterfit import Experiment
+from afterfit._training.train import run_experiment, run_together
 from afterfit.dynamics import Adam, GradientDescent, GradientFlow, LabelNoiseSGD, ProximalGradient
 from afterfit.inits import He, ScaledGaussian
 from afterfit.models import MLP, DiagonalNet, Linear, MatrixFactorisation
 from afterfit.penalties import L1, L2, NoPenalty, Nuclear
 from afterfit.tasks import MatrixCompletion, ModularArithmetic, SparseRecovery
-from afterfit.train import run_experiment, run_together
 
 RECOVERY = SparseRecovery(n=12, sparsity=2, N=7)
 NET = DiagonalNet(depth=2)
@@ -104,7 +104,7 @@ def test_runs_of_different_shapes_are_sorted_out():
 
 
 def test_progress_goes_from_nothing_to_all(monkeypatch):
-    monkeypatch.setattr("afterfit.lanes._SECONDS_A_LOOK", 0.0)  # after every call of compiled code
+    monkeypatch.setattr("afterfit._training.batches._SECONDS_A_LOOK", 0.0)  # after every call of compiled code
     shares = []
     run_together([experiment(), experiment(**{"dynamics.steps": 900})], show=shares.append)
     assert shares == sorted(shares)

@@ -1,29 +1,41 @@
 """What theory says of runs: kernel predictors, KKT residuals, limits, clocks, and the page that tells them."""
 
 import dataclasses
-from html.parser import HTMLParser
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from conftest import Cells
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import afterfit as af
-from afterfit import SpecError, tangent, theory
-from afterfit.diagnose.words import number
+from afterfit import SpecError, theory
+from afterfit._diagnose.words import number
 from afterfit.dynamics import GradientDescent, GradientFlow
+from afterfit.dynamics import _tangent as tangent
 from afterfit.inits import Constant, Gaussian, He, Identity, ScaledGaussian, Symmetrised
-from afterfit.models import MLP, DiagonalNet, Function, Linear, MatrixFactorisation, SymmetricFactorisation, Tangent
+from afterfit.models import (
+    MLP,
+    DiagonalNet,
+    Function,
+    LeastNorm,
+    Linear,
+    LinearModel,
+    MatrixFactorisation,
+    Parameter,
+    SymmetricFactorisation,
+    Tangent,
+)
 from afterfit.penalties import L1, L2
 from afterfit.tasks import MatrixCompletion, ReLURegression, SparseClassification, SparseRecovery, SparseRegression
-from afterfit.theory.instance import posed
-from afterfit.theory.kernel import margin_features
-from afterfit.theory.programs import non_negative
-from afterfit.theory.theorems.boursier2025 import TwoTimeScales
-from afterfit.theory.theorems.lyu2023 import Classification, Regression
-from afterfit.theory.theorems.notsawo2025 import SparseRecovery as SparseRecoveryTheorem
+from afterfit.theory._instance import posed
+from afterfit.theory._kernel import margin_features
+from afterfit.theory._programs import non_negative
+from afterfit.theory._theorems.boursier2025 import TwoTimeScales
+from afterfit.theory._theorems.lyu2023 import Classification, Regression
+from afterfit.theory._theorems.notsawo2025 import SparseRecovery as SparseRecoveryTheorem
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -216,6 +228,34 @@ def test_weight_decay_on_factors_ends_at_the_nuclear_norm(model):
     found = theory.limits(run)
     assert found[theory.NuclearPenalised].distance < 1e-4
     assert found[theory.NuclearPenalised].distance < found[theory.MinNuclear].distance
+
+
+def test_a_model_of_ones_own_has_the_limits_of_what_it_states():
+    class Product(LinearModel):
+        def parameters(self, signature):
+            return {name: Parameter(signature.inputs) for name in "uv"}
+
+        def weights(self, params):
+            return params["u"] * params["v"]
+
+        @property
+        def least_norm(self):
+            return LeastNorm(1.0, 1.0, source="½(u² + v²) ≥ |uv|")
+
+    class Squares(Product):  # another formula, of which nothing is stated
+        def weights(self, params):
+            return params["u"] ** 2 - params["v"] ** 2
+
+    found = [
+        theory.limits(af.run_experiment(dataclasses.replace(REGRESSION, model=model(), init=Gaussian(1.0))))
+        for model in (Product, Squares)
+    ]
+    at = posed(REGRESSION)
+    by_hand = theory.lasso(at.design, at.targets, 1e-3 / at.half_factor)
+    np.testing.assert_allclose(found[0][theory.Lasso].predictor, by_hand, atol=1e-9)
+    assert found[0].nearest is found[0][theory.Lasso]
+    assert found[0][theory.Lasso].distance < 1e-3
+    assert "L2 on the parameters of Squares comes to is not known" in found[1].silent[theory.Lasso]
 
 
 def test_the_ridge_limit_of_the_linear_model():
@@ -417,30 +457,9 @@ def test_theory_is_drawn_over_the_run(grokked):
     figure.draw_without_rendering()
 
 
-class _Cells(HTMLParser):
-    """The text of every cell of every table, and the captions."""
-
-    def __init__(self, page):
-        super().__init__()
-        self.cells, self.captions, self.inside = [], [], None
-        self.feed(page)
-
-    def handle_starttag(self, tag, attrs):
-        self.inside = {"td": self.cells, "caption": self.captions}.get(tag, self.inside)
-        if tag in ("td", "caption"):
-            self.inside.append("")
-
-    def handle_endtag(self, tag):
-        self.inside = None if tag in ("td", "caption") else self.inside
-
-    def handle_data(self, data):
-        if self.inside is not None:
-            self.inside[-1] += data
-
-
 def test_a_notebook_shows_tables_with_the_numbers(grokked):
     page, foreseen = theory.explain(grokked), af.forecast(grokked.spec)
-    limits, clocks, whole = (_Cells(thing._repr_html_()) for thing in (page.limits, page.clocks, page))
+    limits, clocks, whole = (Cells(thing._repr_html_()) for thing in (page.limits, page.clocks, page))
     assert limits.captions == ["Where it could end"]
     assert clocks.captions == ["When it should turn"]
     for limit in page.limits:
@@ -454,7 +473,7 @@ def test_a_notebook_shows_tables_with_the_numbers(grokked):
     for check in page.readings[Regression].checks:
         assert check.number in whole.cells  # also where it holds < or &
     assert set(limits.cells + clocks.cells) <= set(whole.cells)
-    assert str(foreseen.verdict) in _Cells(foreseen._repr_html_()).cells
+    assert str(foreseen.verdict) in Cells(foreseen._repr_html_()).cells
     assert all(rule.name in page._repr_html_() for rule in page.clocks.silent)
 
 

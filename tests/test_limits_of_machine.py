@@ -11,9 +11,12 @@ from afterfit.papers.gallery import SCALES
 
 import afterfit as af
 from afterfit import Experiment, SpecError
+from afterfit._base.machine import _left_in_groups, free_memory, in_words
+from afterfit._sweeps.knobs import parse_values
+from afterfit._training.size import check_size, size_of
+from afterfit._training.train import run_experiment
 from afterfit.dynamics import SGD, GradientDescent, GradientFlow
 from afterfit.inits import Gaussian
-from afterfit.machine import _left_in_groups, free_memory, in_words
 from afterfit.models import (
     MLP,
     DeepMatrixFactorisation,
@@ -25,8 +28,6 @@ from afterfit.models import (
     MatrixFactorisation,
 )
 from afterfit.papers import entries
-from afterfit.size import check_size, size_of
-from afterfit.sweeps.knobs import parse_values
 from afterfit.tasks import (
     Arrays,
     CirclePoints,
@@ -41,7 +42,6 @@ from afterfit.tasks import (
     SparseRegression,
     TeacherStudent,
 )
-from afterfit.train import run_experiment
 
 SMALL = Experiment(SparseRegression(8, 6, 2), Linear(), GradientDescent(0.1, 100), init=Gaussian())
 HUGE = 10**9
@@ -112,14 +112,14 @@ def test_a_step_that_needs_more_than_its_data_and_parameters_is_refused():
 @pytest.mark.parametrize(
     "attempt",
     [
-        lambda: af.sweep(SMALL, {"init.scale": af.logspace(1, 2, HUGE)}),
+        lambda: af.sweep(SMALL, {"init.scale": af.geomspace(1, 2, HUGE)}),
         lambda: parse_values(f"lin:0:1:{HUGE}", "init.scale"),
         lambda: af.sweep(SMALL, {"init.scale": range(1, HUGE)}),
         lambda: af.sweep(SMALL, {"init.scale": [1.0]}, seeds=HUGE),
         lambda: af.sweep(SMALL, {"init.scale": [1.0]}, seeds=10**20),
         lambda: af.sweep(SMALL, {"init.scale": [1.0]}, seeds=range(HUGE)),
         lambda: af.sweep(
-            SMALL, dict.fromkeys(("init.scale", "dynamics.lr", "task.noise_variance"), af.logspace(1, 2, 1000))
+            SMALL, dict.fromkeys(("init.scale", "dynamics.lr", "task.noise_variance"), af.geomspace(1, 2, 1000))
         ),
         lambda: af.sweep(SMALL, af.refine("init.scale", resolution=2**30 + 1, budget=10**10)),
         lambda: af.sweep(SMALL, af.refine("init.scale", "dynamics.lr", resolution=2**20 + 1, budget=10**13)),
@@ -211,7 +211,7 @@ def test_limits_of_containers_are_limits(tmp_path, monkeypatch):
     assert list(_left_in_groups(mine, tmp_path)) == []
     assert list(_left_in_groups(tmp_path / "no such file", tmp_path)) == []
     assert free_memory() > 0
-    monkeypatch.setattr("afterfit.machine._left_in_groups", lambda: iter(()))
+    monkeypatch.setattr("afterfit._base.machine._left_in_groups", lambda: iter(()))
     assert free_memory() > 0, "where no group sets a limit"
 
 

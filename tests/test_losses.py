@@ -10,8 +10,8 @@ from conftest import slope
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from afterfit._base.errors import SpecError
 from afterfit.losses import CrossEntropy, Exponential, Logistic, Squared
-from afterfit.spec import SpecError
 
 pytestmark = pytest.mark.usefixtures("x64")
 

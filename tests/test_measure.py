@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from afterfit.papers.measure import first_step
+from afterfit.papers._measure import first_step
 
 
 @given(

@@ -16,8 +16,8 @@ from conftest import as_jax, flat, random_like
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from afterfit._base.errors import SpecError
 from afterfit.inits import Gaussian, He, Symmetrised, ZeroLastLayer
-from afterfit.inputs import Entries, OneHot, Signature
 from afterfit.models import (
     MLP,
     DeepMatrixFactorisation,
@@ -30,7 +30,7 @@ from afterfit.models import (
     MatrixFactorisation,
     SymmetricFactorisation,
 )
-from afterfit.spec import SpecError
+from afterfit.models._inputs import Entries, OneHot, Signature
 
 pytestmark = pytest.mark.usefixtures("x64")
 

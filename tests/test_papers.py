@@ -95,7 +95,7 @@ def test_paper_scale_is_the_ledger_s_setting():
         assert (theorem["task"]["reduction"], theorem["model"]["kind"]) == ("sum", model)
         assert theorem["dynamics"]["kind"] == "GradientFlow"
     limits = papers.find("boursier2025/prop2").experiments("paper")
-    assert {limits[f"{name} λ→0"].to_dict()["dynamics"]["kind"] for name in ("diagonal net", "matrix completion")} == {
+    assert {limits[f"{name} 0"].to_dict()["dynamics"]["kind"] for name in ("diagonal_net", "matrix_completion")} == {
         "RiemannianFlow"
     }
     tangents = [

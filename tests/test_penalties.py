@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import afterfit.dynamics
+from afterfit._base.errors import SpecError
 from afterfit.models import MLP, DiagonalNet, Linear, MatrixFactorisation, SymmetricFactorisation
 from afterfit.penalties import L1, L2, NoPenalty, Nuclear, Penalty, Sobolev, Sum
-from afterfit.spec import SpecError
 from afterfit.tasks import MatrixCompletion, SparseRecovery, TeacherStudent
 
 pytestmark = pytest.mark.usefixtures("x64")

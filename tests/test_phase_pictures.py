@@ -10,11 +10,11 @@ import xarray as xr
 from matplotlib.collections import PolyCollection, QuadMesh
 from matplotlib.colors import LogNorm, to_rgb
 
-from afterfit.diagnose import VERDICTS
-from afterfit.spec import SpecError
-from afterfit.sweeps.laws import fit_power_law
-from afterfit.sweeps.phases import VERDICT_STYLES, middle, phase_diagram
-from afterfit.sweeps.pictures import curves_by_knob, scaling_law_figure
+from afterfit._base.errors import SpecError
+from afterfit._diagnose import VERDICTS
+from afterfit._sweeps.laws import fit_power_law
+from afterfit._sweeps.phases import VERDICT_STYLES, draw_phases, middle
+from afterfit._sweeps.pictures import curves_by_knob, scaling_law_figure
 
 STRENGTHS, SCALES = np.logspace(-6, -2, 5), np.logspace(0, 2, 3)
 
@@ -48,7 +48,7 @@ def test_a_diagram_of_kinds_shows_majority_and_dissent():
     rng = np.random.default_rng(0)
     kinds = rng.choice(["grokking", "never fitted", "misgrokking"], size=(5, 3, 5), p=[0.7, 0.2, 0.1]).astype(object)
     kinds[0, 0] = None  # not run yet
-    figure = phase_diagram(sweep_of(kinds, "verdict"), x="penalty.strength", y="init.scale")
+    figure = draw_phases(sweep_of(kinds, "verdict"), x="penalty.strength", y="init.scale")
     ax = figure.axes[0]
     assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("penalty.strength", "init.scale")
@@ -85,7 +85,7 @@ def test_a_diagram_of_kinds_shows_majority_and_dissent():
 def test_cells_meet_half_way_in_logs():
     kinds = np.full((5, 3, 1), "grokking", object)
     kinds[2:] = "diverged"
-    ax = phase_diagram(sweep_of(kinds, "verdict")).axes[0]
+    ax = draw_phases(sweep_of(kinds, "verdict")).axes[0]
     ends = {c.get_gid().split(",")[0]: c.get_datalim(ax.transData) for c in ax.collections if c.get_gid()}
     assert ends["grokking"].x0 == pytest.approx(10**-6.5)
     assert ends["grokking"].x1 == pytest.approx(10**-4.5) == pytest.approx(ends["diverged"].x0)
@@ -97,7 +97,7 @@ def test_a_diagram_of_numbers_shows_medians_and_marks_never():
     times[0, 0, :2] = np.inf  # never in two of three: the median is never
     times[1, 1, 0] = np.inf  # in one of three: the median is the larger of the other two
     times[4, 2] = np.nan  # not run
-    figure = phase_diagram(sweep_of(times, "t_gen"), x="init.scale")
+    figure = draw_phases(sweep_of(times, "t_gen"), x="init.scale")
     ax = figure.axes[0]
     (mesh,) = (c for c in ax.collections if isinstance(c, QuadMesh))
     assert isinstance(mesh.norm, LogNorm)
@@ -121,7 +121,7 @@ def test_half_of_the_seeds_is_not_never():
     times[1, 0] = np.nan, 4.0  # one of two was run
     np.testing.assert_array_equal(middle(times)[:2, 0], [3.0, 4.0])
     assert (middle(times)[2:] == 7.0).all()
-    figure = phase_diagram(sweep_of(times, "t_gen"))
+    figure = draw_phases(sweep_of(times, "t_gen"))
     (mesh,) = (c for c in figure.axes[0].collections if isinstance(c, QuadMesh))
     assert not np.ma.getmaskarray(mesh.get_array()).any()
     assert "the lower of two" in figure.axes[1].get_ylabel()
@@ -160,7 +160,7 @@ def test_a_dollar_in_a_value_is_a_dollar():
     words = ["$$", r"$\bad{$"]
     coords = {"task.folder": words, "seed": [0]}
     kinds = xr.DataArray([["grokking"], ["diverged"]], coords, list(coords), name="verdict").astype(object)
-    figure = phase_diagram(kinds)
+    figure = draw_phases(kinds)
     figure.draw_without_rendering()
     assert [text.get_text() for text in figure.axes[0].get_xticklabels()] == [
         word.replace("$", r"\$") for word in words
@@ -173,18 +173,18 @@ def test_a_refined_diagram_marks_what_was_run():
     kinds = sweep_of(np.full((5, 3, 1), "grokking", object), "verdict").isel(seed=0, drop=True)
     run = xr.zeros_like(kinds, bool)
     run[3, 1] = run[0, 2] = True
-    (dots,) = phase_diagram(kinds, run=run).axes[0].lines
+    (dots,) = draw_phases(kinds, run=run).axes[0].lines
     assert {(x, y) for x, y in dots.get_xydata()} == {(STRENGTHS[3], SCALES[1]), (STRENGTHS[0], SCALES[2])}
 
 
 def test_over_one_knob_shares_are_stacked_and_runs_are_points():
     kinds = np.array([["grokking", "grokking", "diverged", "grokking"]] * 5, object)[:, None].repeat(3, 1)
-    ax = phase_diagram(sweep_of(kinds, "verdict")[:, 0]).axes[0]
+    ax = draw_phases(sweep_of(kinds, "verdict")[:, 0]).axes[0]
     heights = {bars.get_label(): {bar.get_height() for bar in bars} for bars in ax.containers}
     assert heights == {"grokking": {0.75}, "diverged": {0.25}}
     times = 10.0 ** np.arange(60).reshape(5, 3, 4)
     times[4, 0, 1:] = np.inf
-    ax = phase_diagram(sweep_of(times, "t_gen")[:, 0]).axes[0]
+    ax = draw_phases(sweep_of(times, "t_gen")[:, 0]).axes[0]
     lines = {line.get_label(): line for line in ax.lines}
     np.testing.assert_array_equal(lines["runs, 4 seeds"].get_ydata(), times[:, 0, 0])
     assert lines["never"].get_xdata() == STRENGTHS[4]
@@ -213,8 +213,8 @@ def test_a_scaling_law_shows_runs_limits_and_law():
 def test_what_is_no_phase_diagram_is_refused_in_words():
     values = sweep_of(np.zeros((5, 3, 1)), "t_gen")
     with pytest.raises(SpecError, match=r"did you mean 'penalty\.strength'"):
-        phase_diagram(values, x="penalty.strengt")
+        draw_phases(values, x="penalty.strengt")
     with pytest.raises(SpecError, match="here are 3"):
-        phase_diagram(values.rename(seed="dynamics.lr"))
+        draw_phases(values.rename(seed="dynamics.lr"))
     with pytest.raises(SpecError, match="two knobs"):
-        phase_diagram(values, x="init.scale", y="init.scale")
+        draw_phases(values, x="init.scale", y="init.scale")

@@ -11,15 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from afterfit import Experiment
+from afterfit._base.errors import SpecError
+from afterfit._sweeps.plan import footprint, plan
+from afterfit._training.batches import Batch, Lane
+from afterfit._training.train import prepare
 from afterfit.dynamics import Adam, Discrete, GradientDescent, GradientFlow
 from afterfit.inits import He, ScaledGaussian
-from afterfit.lanes import Batch, Lane
 from afterfit.models import MLP, DiagonalNet, Linear
 from afterfit.penalties import L1, L2
-from afterfit.spec import SpecError
-from afterfit.sweeps.plan import footprint, plan
 from afterfit.tasks import Arrays, ModularArithmetic, SparseRecovery
-from afterfit.train import prepare
 
 DESCENT = Experiment(
     SparseRecovery(n=12, sparsity=2, N=7), Linear(), GradientDescent(0.1, 400), L1(1e-2), ScaledGaussian(0.3)

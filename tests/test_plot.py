@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from afterfit.criteria import Criteria
-from afterfit.curves import dataset
+from afterfit._base.curves import dataset
+from afterfit._diagnose.thresholds import Criteria
+from afterfit._training.run import Run
 from afterfit.plot import Moment, Overlay, plot_run, setting_line
-from afterfit.run import Run
 
 SPEC = {
     "task": {"kind": "SparseRecovery", "precision": "double", "n": 100, "sparsity": 5, "N": 30},

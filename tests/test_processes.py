@@ -18,11 +18,11 @@ import pytest
 from dask_cluster import BASE, Ill
 
 import afterfit as af
-from afterfit.sweeps import jobs, processes
-from afterfit.sweeps.jobs import Watch
-from afterfit.sweeps.plan import Job
-from afterfit.sweeps.processes import carry_out, run_many
-from afterfit.train import run_together
+from afterfit._sweeps import jobs, processes
+from afterfit._sweeps.jobs import Watch
+from afterfit._sweeps.plan import Job
+from afterfit._sweeps.processes import carry_out, run_many
+from afterfit._training.train import run_together
 
 LONG = BASE.set({"dynamics.steps": 30_000_000})  # seconds, so that a helper comes, and there is time to kill it
 ENDLESS = BASE.set({"dynamics.steps": 10**11})
@@ -47,7 +47,7 @@ def do(given, report=lambda runs: None):
 
 def helpers():
     """The helper processes of this one."""
-    return [child for child in psutil.Process().children() if "afterfit.sweeps.helper" in child.cmdline()]
+    return [child for child in psutil.Process().children() if "afterfit._sweeps.helper" in child.cmdline()]
 
 
 def at_work(helper):
@@ -120,8 +120,8 @@ SCRIPT = """
 import dataclasses
 import numpy as np
 import afterfit as af
-from afterfit.sweeps import processes
-from afterfit.sweeps.processes import run_many
+from afterfit._sweeps import processes
+from afterfit._sweeps.processes import run_many
 from beside import Spread
 
 class Mine(af.models.Linear):
@@ -171,7 +171,7 @@ def test_a_script_runs_with_its_own_classes(tmp_path):
 EDITED = """
 from pathlib import Path
 import afterfit as af
-from afterfit.sweeps import processes
+from afterfit._sweeps import processes
 from beside import Spread
 
 beside = Path("beside.py")

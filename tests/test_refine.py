@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import ndimage
 
-from afterfit.spec import SpecError
-from afterfit.sweeps.refine import Refine, refine
+from afterfit._base.errors import SpecError
+from afterfit._sweeps.refine import Refine, refine
 
 PLENTY = 10**6
 

@@ -11,8 +11,8 @@ import pytest
 from test_plot import SPEC, make_run
 
 import afterfit as af
-from afterfit.experiment import Experiment
-from afterfit.report import to_toml, warning, write_report
+from afterfit._cli.report import warning, write_report
+from afterfit._training.experiment import Experiment, spec_to_toml
 
 _VOID = {"meta", "img"}
 
@@ -53,7 +53,7 @@ def read(path) -> _Page:
 
 
 def test_one_page_holds_everything(tmp_path, monkeypatch):
-    monkeypatch.setattr("afterfit.report.runs._DRAWN", 2)
+    monkeypatch.setattr("afterfit._cli.report.runs._DRAWN", 2)
     names = ["λ=1e-3 <b>&", "l2", "diverging", "late"]
     kinds = ["grokking", "accuracy", "diverged", "with the fit"]
     runs = {name: make_run(kind) for name, kind in zip(names, kinds, strict=True)}
@@ -93,18 +93,23 @@ def test_one_page_holds_everything(tmp_path, monkeypatch):
 def test_one_run_needs_no_more_than_itself(tmp_path):
     page = read(write_report(tmp_path / "r.html", "One", {"run": make_run()}))
     assert page.tags.count("img") == 1
+    assert "where it differs" not in page.text
+    other = make_run(versions={**make_run().versions, "numpy": "1.0.7"})
+    page = read(write_report(tmp_path / "r.html", "One", {"run": other}))
+    assert "numpy1.0.7" in "".join(page.text.split()), "what computed the run, not what wrote the page"
+    assert "where it differs" in page.text
 
 
 @pytest.mark.parametrize("penalty", [{"kind": "L1", "strength": 1e-5}, {"kind": "NoPenalty"}])
 def test_specification_survives_toml(penalty):
-    spec = Experiment.from_dict(SPEC | {"penalty": penalty}).to_dict()
-    assert Experiment.from_dict(tomllib.loads(to_toml(spec))).to_dict() == spec
+    spec = Experiment.from_dict(SPEC | {"penalty": penalty})
+    assert Experiment.from_dict(tomllib.loads(spec.to_toml())) == spec
 
 
 def test_toml_of_nested_nouns_and_strange_numbers():
     penalties = [{"kind": "L1", "strength": 1e-5}, {"kind": "L2", "strength": float("inf")}]
     spec = {"penalty": {"kind": "Sum", "penalties": penalties, "of": 'a"b\\', "none": None, "flag": True}}
-    read_back = tomllib.loads(to_toml(spec))["penalty"]
+    read_back = tomllib.loads(spec_to_toml(spec))["penalty"]
     assert read_back == {"kind": "Sum", "penalties": penalties, "of": 'a"b\\', "flag": True}
 
 

@@ -4,7 +4,7 @@ import textwrap
 
 import pytest
 
-from afterfit.rules import Rule, discover
+from afterfit._base.rules import Rule, discover
 
 
 def test_a_rule_is_known_by_being_defined_and_what_lies_between_is_not():
@@ -72,7 +72,7 @@ def test_discover_imports_every_module_of_a_package(tmp_path, monkeypatch):
     package = tmp_path / "found_rules"
     package.mkdir()
     (package / "__init__.py").write_text(
-        "from afterfit.rules import Rule\n\n\nclass Found(Rule):\n    pass\n", encoding="utf-8"
+        "from afterfit._base.rules import Rule\n\n\nclass Found(Rule):\n    pass\n", encoding="utf-8"
     )
     for letter in "ba":
         source = f"""

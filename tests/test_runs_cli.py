@@ -14,8 +14,8 @@ from test_plot import SPEC
 from test_store import facts_of, lay, named, put, rewritten
 from typer.testing import CliRunner
 
-from afterfit import cli
-from afterfit.store import Store
+from afterfit import _cli as cli
+from afterfit._sweeps.store import Store
 
 RUNS = ((1, "grokking"), (2, "with the fit"), (3, "diverged"))
 

@@ -10,11 +10,11 @@ import pytest
 from slurm_node import say, slurm_node  # noqa: F401  (a fixture)
 
 import afterfit as af
-from afterfit.spec import SpecError
-from afterfit.sweeps import cluster, slurm
-from afterfit.sweeps.cluster import carry_out
-from afterfit.sweeps.plan import Job
-from afterfit.train import run_experiment
+from afterfit._base.errors import ClusterError, SpecError
+from afterfit._sweeps import cluster, slurm
+from afterfit._sweeps.cluster import carry_out
+from afterfit._sweeps.plan import Job
+from afterfit._training.train import run_experiment
 
 SHORT = af.Experiment(
     task=af.tasks.SparseRecovery(n=12, sparsity=2, N=6),
@@ -67,7 +67,7 @@ def test_what_cannot_be_asked_of_slurm_is_refused(wrong):
 def elsewhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # the jobs' logs go there
     monkeypatch.setattr(cluster, "_LONELY", 2.0)
-    monkeypatch.setattr(sys.modules["afterfit.sweeps.slurm"], "_LOOK", 2.0)
+    monkeypatch.setattr(sys.modules["afterfit._sweeps.slurm"], "_LOOK", 2.0)
 
 
 def test_a_sweep_through_the_queue(slurm_node, elsewhere, tmp_path, caplog):  # noqa: F811
@@ -105,5 +105,5 @@ def test_a_sweep_through_the_queue(slurm_node, elsewhere, tmp_path, caplog):  # 
 
 
 def test_slurms_refusal_is_passed_on(slurm_node, elsewhere):  # noqa: F811
-    with pytest.raises(SpecError, match="invalid partition"):
+    with pytest.raises(ClusterError, match="invalid partition"):
         next(carry_out([job(SHORT)], slurm(partition="nowhere", memory="2GB"), lambda runs: None))

@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 from scipy.integrate import solve_ivp
 from small_problems import X, posed, task
 
-from afterfit import derivatives, tangent
-from afterfit.dynamics.methods.chebyshev import RungeKuttaChebyshev, chebyshev_step, spectral_radius, stages
-from afterfit.dynamics.methods.implicit import GaussNewton
-from afterfit.dynamics.methods.newton import SimplifiedNewton
+from afterfit._base import jacobians as derivatives
+from afterfit.dynamics import _tangent as tangent
+from afterfit.dynamics._methods.chebyshev import RungeKuttaChebyshev, chebyshev_step, spectral_radius, stages
+from afterfit.dynamics._methods.implicit import GaussNewton
+from afterfit.dynamics._methods.newton import SimplifiedNewton
 from afterfit.models import (
     MLP,
     DeepMatrixFactorisation,

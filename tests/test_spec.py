@@ -21,7 +21,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from afterfit import Experiment, SpecError, dynamics, inits, models, penalties, tasks
-from afterfit.spec import Spec, nearest
+from afterfit._base.errors import nearest
+from afterfit._base.spec import Spec
 
 # Of every noun an instance or two with settings that differ from the defaults.
 NOUNS = [
@@ -286,7 +287,7 @@ def test_arrays_and_functions_are_described_but_not_read_back():
     assert tasks.Arrays(X.copy(), y, X, y).to_dict() == described
     function = models.Function(nearest, {"W": X, "b": [y]}, 2).to_dict()
     assert json.loads(json.dumps(function))["parameters"] == {"W": [2, 3], "b": [[2]]}
-    assert function["function"] == "afterfit.spec.nearest"
+    assert function["function"] == "afterfit._base.spec.nearest"
     for family, data in ((tasks.Task, described), (models.Model, function)):
         with pytest.raises(SpecError):
             family.from_dict(data)

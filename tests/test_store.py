@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import dataclasses
 import gc
@@ -10,10 +11,12 @@ import io
 import json
 import math
 import os
+import random
 import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 import tracemalloc
 import uuid
@@ -22,16 +25,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fsspec.implementations.local import LocalFileSystem
+from fsspec.implementations.memory import MemoryFileSystem
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_plot import SPEC, make_run
 
 import afterfit as af
-from afterfit.files import Damaged, Unreadable, arrays_from_npz, sums_of, to_json
-from afterfit.run import Run
-from afterfit.spec import SpecError
-from afterfit.store import Store
-from afterfit.store.claims import Claims
+from afterfit._base.errors import Damaged, SpecError, Unreadable
+from afterfit._base.files import arrays_from_npz, sums_of, to_json
+from afterfit._sweeps.store import Store
+from afterfit._sweeps.store.leases import Leases
+from afterfit._sweeps.store.local import Local
+from afterfit._sweeps.store.remote import Elsewhere
+from afterfit._training.run import Run
 
 FILES = ("spec.json", "run.json", "curves.parquet", "params.npz", "log.txt", "SHA256SUMS")
 
@@ -588,8 +595,8 @@ def test_a_question_can_only_ask(tmp_path, monkeypatch, sql):
     ],
 )
 def test_memory_and_time_of_a_question_are_bounded(tmp_path, monkeypatch, sql, seconds, said):
-    monkeypatch.setattr("afterfit.store.sql.SECONDS", seconds)
-    monkeypatch.setattr("afterfit.store.sql.MEMORY", 4e8)
+    monkeypatch.setattr("afterfit._sweeps.store.sql.SECONDS", seconds)
+    monkeypatch.setattr("afterfit._sweeps.store.sql.MEMORY", 4e8)
     began = time.monotonic()
     with pytest.raises(SpecError, match=said):
         Store(tmp_path).query(sql)
@@ -664,58 +671,106 @@ def test_damaged_runs_are_not_in_the_table(url):
     assert ids[0] not in store
 
 
-# ------------------------------------------------------------------------------------------------------ claims
+# ------------------------------------------------------------------------------------------------------ leases
 
 
 def names(count: int) -> list[str]:
     return [f"{k:016x}" for k in range(count)]
 
 
-def test_a_claim_is_held_by_one(url):
+def test_a_lease_is_held_by_one(url):
     store, other = Store(url), Store(url)
     ids = names(4)
     (done,) = put(store, named(1))
-    assert store.claim([*ids[:3], done]) == set(ids[:3]), "what is stored needs no work"
-    assert other.claim(ids) == {ids[3]}
-    assert store.claim(ids) == set(ids[:3]), "what it holds, it holds"
+    assert store.lease([*ids[:3], done]) == set(ids[:3]), "what is stored needs no work"
+    assert other.lease(ids) == {ids[3]}
+    assert store.lease(ids) == set(ids[:3]), "what it holds, it holds"
     other.release(ids)  # it cannot release what is not its own
-    assert Store(url).claim(ids) == {ids[3]}, "and a store that is gone holds nothing"
+    assert Store(url).lease(ids) == {ids[3]}, "and a store that is gone holds nothing"
     gc.collect()
     store.release(ids[:1])
-    assert other.claim(ids) == {ids[0], ids[3]}
+    assert other.lease(ids) == {ids[0], ids[3]}
     del store
     gc.collect()
-    assert other.claim(ids) == set(ids)
+    assert other.lease(ids) == set(ids)
     other.release(ids)
-    assert other._place.read(["claims/.holders/" + other._claims._token]) == {}
+    assert other._place.read(["leases/.holders/" + other._leases._token]) == {}
 
 
-def test_a_claim_that_was_taken_over_cannot_be_taken_again(url):
+def test_whoever_ends_a_dead_lease_late_takes_nothing_from_the_next_holder(url):
     place = Store(url)._place
     id = names(1)[0]
-    assert place.claim(id, "dead")
-    assert not place.claim(id, "first")
-    assert place.take_over(id, "dead", "first")
-    assert not place.take_over(id, "dead", "second"), "he saw the claim of the dead, which is gone"
-    place.release(id, "second")
-    assert place.holder(id) == "first"
+    assert place.lease(id, "dead")
+    assert not place.lease(id, "first")
+    for _ in range(2):  # two that saw the lease of the dead
+        place.release(id, "dead")
+    assert place.lease(id, "first")
+    place.release(id, "dead")
+    assert place.holders(id) == {"first"}
+    assert not place.lease(id, "second")
     place.release(id, "first")
-    assert not place.take_over(id, "dead", "second")
-    assert place.claim(id, "third")
-    assert place.holder(id) == "third"
+    assert place.lease(id, "second")
+
+
+class Unlocked(MemoryFileSystem):
+    """A place where every step takes a moment, and that cannot make a file only if there is none."""
+
+    cachable = False
+
+    def pipe_file(self, path, value, mode="overwrite", **kwargs):
+        time.sleep(random.uniform(0, 1e-4))
+        super().pipe_file(path, value, **kwargs)
+        time.sleep(random.uniform(0, 1e-4))
+
+    def ls(self, path, detail=True, **kwargs):
+        time.sleep(random.uniform(0, 1e-4))
+        return super().ls(path, detail=detail, **kwargs)
+
+
+@pytest.mark.parametrize("where", ["in memory", "in files", "in a directory"])
+def test_of_many_who_race_for_a_dead_lease_one_has_it(tmp_path, monkeypatch, where):
+    # All find the same holder dead at the same moment, 60 times.
+    monkeypatch.setattr("afterfit._sweeps.store.remote._MOMENT", 0.005)
+    racers, rounds = 8, 60
+    kinds = {
+        "in memory": lambda: Elsewhere(Unlocked(), "/race", "memory://race"),
+        "in files": lambda: Elsewhere(LocalFileSystem(), str(tmp_path), "file://race"),
+        "in a directory": lambda: Local(tmp_path),
+    }
+    place, gate = kinds[where](), threading.Barrier(racers, timeout=60)
+    for id in names(rounds):
+        assert place.lease(id, "dead")
+
+    def race(_):
+        leases, won = Leases(place), set()
+        try:
+            for id in names(rounds):
+                gate.wait()
+                won |= leases.take([id])
+            gate.wait()  # until all have tried, nobody leaves
+        except threading.BrokenBarrierError:  # another has the error
+            pass
+        except BaseException:
+            gate.abort()
+            raise
+        return won
+
+    with concurrent.futures.ThreadPoolExecutor(racers) as pool:
+        won = list(pool.map(race, range(racers)))
+    assert sorted(id for ids in won for id in ids) == names(rounds), "each by one"
 
 
 @pytest.mark.parametrize(("silent", "free"), [(50, False), (70, True)])
 def test_holders_on_other_machines_are_known_by_their_signs_of_life(tmp_path, silent, free):
     store = Store(tmp_path)
-    store.claim([])  # makes the store
+    store.lease([])  # makes the store
     id = names(1)[0]
     who = {"machine": "far away", "pid": os.getpid(), "began": 0.0}
-    store._place.write("claims/.holders/token", json.dumps(who).encode())
-    assert store._place.claim(id, "token")
+    store._place.write("leases/.holders/token", json.dumps(who).encode())
+    assert store._place.lease(id, "token")
     then = time.time() - silent
-    os.utime(tmp_path / "claims/.holders/token", (then, then))
-    assert store.claim([id]) == ({id} if free else set())
+    os.utime(tmp_path / "leases/.holders/token", (then, then))
+    assert store.lease([id]) == ({id} if free else set())
 
 
 @pytest.mark.parametrize(
@@ -723,18 +778,18 @@ def test_holders_on_other_machines_are_known_by_their_signs_of_life(tmp_path, si
 )
 def test_a_holder_that_says_nothing_holds_nothing(tmp_path, garbage):
     store, id = Store(tmp_path), names(1)[0]
-    store.claim([])
-    store._place.write("claims/.holders/token", garbage)
-    assert store._place.claim(id, "token")
-    assert store.claim([id]) == {id}
+    store.lease([])
+    store._place.write("leases/.holders/token", garbage)
+    assert store._place.lease(id, "token")
+    assert store.lease([id]) == {id}
 
 
 def test_signs_of_life_are_given(tmp_path, monkeypatch):
-    monkeypatch.setattr("afterfit.store.claims._BEAT", 0.01)
+    monkeypatch.setattr("afterfit._sweeps.store.leases._BEAT", 0.01)
     place = Store(tmp_path)._place
-    claims = Claims(place)
-    claims.claim(names(3))
-    file = tmp_path / "claims/.holders" / claims._token
+    leases = Leases(place)
+    leases.take(names(3))
+    file = tmp_path / "leases/.holders" / leases._token
 
     def wait_until(condition):
         deadline = time.monotonic() + 30
@@ -746,17 +801,17 @@ def test_signs_of_life_are_given(tmp_path, monkeypatch):
     wait_until(lambda: file.stat().st_mtime > 0)
     file.unlink()  # somebody thought it dead
     wait_until(file.exists)
-    claims.release(names(3))
+    leases.release(names(3))
     assert not file.exists()
 
 
 def test_a_process_number_that_was_given_again_holds_nothing(tmp_path):
     store, other = Store(tmp_path), Store(tmp_path)
-    assert store.claim(names(1))
-    file = tmp_path / "claims/.holders" / store._claims._token
+    assert store.lease(names(1))
+    file = tmp_path / "leases/.holders" / store._leases._token
     who = json.loads(file.read_text())
     file.write_text(json.dumps({**who, "began": who["began"] - 1000}))
-    assert other.claim(names(1)) == set(names(1))
+    assert other.lease(names(1)) == set(names(1))
 
 
 # --------------------------------------------------------------------------------------------------- processes
@@ -776,13 +831,13 @@ def spawned(program: str, *args: str | Path):
 
 PROLOGUE = """
 import json, os, pathlib, signal, sys
-from afterfit.store import Store
+from afterfit._sweeps.store import Store
 store = Store(sys.argv[1])
 names = lambda count: [f"{k:016x}" for k in range(count)]
 files_in = lambda place: {path.name: path.read_bytes() for path in pathlib.Path(place).iterdir()}
 """
 HOLDER = """
-print(len(store.claim(names(100))), flush=True)
+print(len(store.lease(names(100))), flush=True)
 sys.stdin.read()
 """
 RACER = """
@@ -790,13 +845,13 @@ id, files = sys.argv[2], files_in(sys.argv[3])
 print("ready", flush=True)
 sys.stdin.readline()
 published = store.publish(id, files)
-claimed = store.claim(names(200))
-print(json.dumps([published, sorted(claimed)]), flush=True)
+leased = store.lease(names(200))
+print(json.dumps([published, sorted(leased)]), flush=True)
 sys.stdin.read()
 """
 
 
-def test_claims_of_the_killed_go_to_exactly_one_of_those_who_race_for_them(tmp_path):
+def test_leases_of_the_killed_go_to_exactly_one_of_those_who_race_for_them(tmp_path):
     run, root = named(1), tmp_path / "store"
     places = {name: dataclasses.replace(run, message=name).save(tmp_path / name) for name in "ab"}
     with contextlib.ExitStack() as stack:
@@ -804,7 +859,7 @@ def test_claims_of_the_killed_go_to_exactly_one_of_those_who_race_for_them(tmp_p
         racers = [stack.enter_context(spawned(RACER, root, run.id, place)) for place in places.values()]
         assert holder.stdout.readline() == "100\n"
         store = Store(root)
-        assert store.claim(names(100)) == set()
+        assert store.lease(names(100)) == set()
         for racer in racers:
             assert racer.stdout.readline() == "ready\n"
         os.kill(holder.pid, signal.SIGKILL)  # and not waited for: a process that is dead but not buried
@@ -813,8 +868,8 @@ def test_claims_of_the_killed_go_to_exactly_one_of_those_who_race_for_them(tmp_p
             racer.stdin.write("go\n")
             racer.stdin.flush()
         told = [json.loads(racer.stdout.readline()) for racer in racers]
-        claimed = [id for _, ids in told for id in ids]
-        assert sorted(claimed) == names(200), "each once"
+        leased = [id for _, ids in told for id in ids]
+        assert sorted(leased) == names(200), "each once"
         # Both published the same name at the same time: the one that was told so is the one that is there.
         (winner,) = [name for name, (published, _) in zip(places, told, strict=True) if published]
         assert store.load(run.id).message == winner
@@ -823,7 +878,7 @@ def test_claims_of_the_killed_go_to_exactly_one_of_those_who_race_for_them(tmp_p
         racers[1].kill()
         for racer in racers:
             racer.wait(60)
-    assert store.claim(names(200)) == set(names(200))
+    assert store.lease(names(200)) == set(names(200))
 
 
 DYING = """
@@ -837,7 +892,7 @@ def die_at_the_last(event, args):
             os.kill(os.getpid(), signal.SIGKILL)
 
 sys.addaudithook(die_at_the_last)
-store.claim([])
+store.lease([])
 for steps, place in enumerate(sys.argv[2:]):
     files = files_in(place)
     child = os.fork()

@@ -1,5 +1,6 @@
 """Sweeps: what is asked for is computed once, kept, and told; killed and started again, it is bit for bit the same."""
 
+import dataclasses
 import hashlib
 import json
 import os
@@ -13,17 +14,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from test_report import _Page
 
 import afterfit as af
 from afterfit import Experiment, SpecError, Store
+from afterfit._cli.report import write_sweep_report
+from afterfit._sweeps import Sweep, SweepFailed
+from afterfit._sweeps.knobs import parse_knob
+from afterfit._sweeps.results import dimensions
+from afterfit._training.train import run_experiment
 from afterfit.dynamics import GradientDescent
 from afterfit.inits import ScaledGaussian
 from afterfit.models import Linear
 from afterfit.penalties import L1
-from afterfit.sweeps import Sweep, SweepFailed
-from afterfit.sweeps.knobs import parse_knob
 from afterfit.tasks import SparseRecovery
-from afterfit.train import run_experiment
 
 SPEC = Experiment(
     SparseRecovery(n=12, sparsity=1, N=9, scale=3.0),
@@ -33,7 +37,7 @@ SPEC = Experiment(
     ScaledGaussian(1e-6),
     observations=60,
 )
-OVER = {"penalty.strength": af.logspace(1e-4, 1e-2, 3), "dynamics.lr": (0.05, 0.1)}
+OVER = {"penalty.strength": af.geomspace(1e-4, 1e-2, 3), "dynamics.lr": (0.05, 0.1)}
 
 
 @pytest.fixture(scope="module")
@@ -53,31 +57,148 @@ def test_every_run_is_in_the_store_and_is_the_run_of_its_experiment(sweep):
 
 
 def test_the_dataset_says_what_the_runs_say(sweep):
-    data = sweep.dataset
-    assert data["t_gen"].dims == ("penalty.strength", "dynamics.lr", "seed")
-    assert data["test_error"].dims == ("penalty.strength", "dynamics.lr", "seed", "time")
+    data, curves = sweep.dataset, sweep.curves
+    assert data["t_gen"].dims == ("penalty_strength", "dynamics_lr", "seed")
+    assert data["penalty_strength"].attrs["setting"] == "penalty.strength"
+    assert curves["test_error"].dims == ("penalty_strength", "dynamics_lr", "seed", "time")
+    assert set(curves) == {
+        name for name, curve in sweep.store.load(sweep.run_id((0, 0), 0)).curves.items() if curve.ndim == 1
+    }
     for strength in OVER["penalty.strength"]:
         for lr in OVER["dynamics.lr"]:
-            cell = data.sel({"penalty.strength": strength, "dynamics.lr": lr, "seed": 1})
+            here = {"penalty_strength": strength, "dynamics_lr": lr, "seed": 1}
+            cell, curve = data.sel(**here), curves["test_error"].sel(**here)
             run = sweep.store.load(str(cell["id"].item()))
             assert (run.spec["penalty"]["strength"], run.spec["dynamics"]["lr"], run.spec["seed"]) == (strength, lr, 1)
             assert cell["verdict"] == run.verdict.kind
-            assert cell["t_gen"].item() == pytest.approx(run.verdict.t_gen or np.nan, nan_ok=True)
-            assert cell["final_test_error"] == run.curves["test_error"][-1]
+            for name in ("t_fit", "t_gen", "t_half", "delay", "delay_ratio", "width_decades", "progress"):
+                value = getattr(run.verdict, name)
+                np.testing.assert_equal(cell[name].item(), np.nan if value is None else value, name)
+            assert (cell["end"], cell["seconds"]) == (run.curves["time"][-1], run.seconds)
+            for name in curves:
+                assert cell[f"final_{name}"] == run.curves[name][-1]
             # Step sizes differ, and with them the times: the curves are brought to common ones, along log time.
             own = run.curves.isel(time=slice(1, None))
-            inside = (data["time"] >= own["time"][0]) & (data["time"] <= own["time"][-1])
-            common = np.interp(np.log(data["time"][inside]), np.log(own["time"]), own["test_error"])
-            np.testing.assert_allclose(cell["test_error"][inside], common, rtol=1e-12)
-            beyond = data["time"] > own["time"][-1] * (1 + 1e-9)
-            assert np.isnan(cell["test_error"][beyond]).all()
+            inside = (curves["time"] >= own["time"][0]) & (curves["time"] <= own["time"][-1])
+            common = np.interp(np.log(curves["time"][inside]), np.log(own["time"]), own["test_error"])
+            np.testing.assert_allclose(curve[inside], common, rtol=1e-12)
+            beyond = curves["time"] > own["time"][-1] * (1 + 1e-9)
+            assert np.isnan(curve[beyond]).all()
+
+
+@pytest.fixture
+def loads(monkeypatch):
+    """The names of the runs that are loaded, as they are."""
+    seen, load = [], Store.load
+
+    def count(store, id):
+        seen.append(id)
+        return load(store, id)
+
+    monkeypatch.setattr(Store, "load", count)
+    return seen
+
+
+def test_what_is_in_the_store_is_read_once(tmp_path, loads):
+    knobs = {"penalty.strength": (1e-4, 1e-3), "dynamics.lr": (0.05, 0.1)}
+    asked = af.sweep(SPEC, knobs, seeds=2, store=tmp_path / "store").run(progress=False)
+    assert asked.dataset["id"].size == 8
+    asked.scaling_law("final_train_error", x="penalty.strength")
+    assert loads == [], "the table is the store's"
+    write_sweep_report(tmp_path / "own.html", asked)
+    assert sorted(loads) == sorted(asked.store.ids()), "each once"
+    write_sweep_report(tmp_path / "other.html", asked.judged(fit=0.5))
+    assert len(loads) == 8, "nor again for other thresholds"
+    # What was written again since is read again, and nothing else.
+    id = asked.run_id((1, 0), 1)
+    run = asked.store.load(id)
+    longer = dataclasses.replace(run, seconds=1e3, versions={**run.versions, "jax": "0.0.7"})
+    asked.store.remove(id)
+    assert asked.dataset["id"].values[1, 0].tolist() == [asked.run_id((1, 0), 0), ""]
+    assert np.isnan(asked.curves["test_error"][1, 0, 1]).all()
+    asked.store.publish(id, longer.files())
+    loads.clear()
+    assert asked.dataset["seconds"].values[1, 0, 1] == 1e3
+    assert np.isfinite(asked.curves["test_error"][1, 0, 1]).any()
+    assert loads == [id]
+    page = write_sweep_report(tmp_path / "versions.html", asked).read_text()
+    jax, page = run.versions["jax"], page[page.index("Versions") :]
+    assert f">0.0.7, {jax}<" in page, "what the runs say, not what this page was written with"
+    assert f">{jax}<" in page
+    assert "where it differs" in page
+    asked.dataset["mine"] = 1.0  # of a copy
+    assert "mine" not in asked.dataset
+
+
+def test_a_sweep_in_a_notebook(tmp_path):
+    knobs = {"penalty.strength": (1e-4, 1e-2), "task.N": (8, 9)}
+    asked = af.sweep(SPEC.set({"dynamics.steps": 500}), knobs, seeds=2, store=tmp_path / "<store>")
+    assert "\n" not in repr(asked)
+    assert len(repr(asked)) < 300
+    assert (asked.id in repr(asked), "2 penalty.strength x 2 task.N x 2 seeds" in repr(asked)) == (True, True)
+    before = _Page(asked._repr_html_())
+    assert ("0 in" in before.text, "8 missing" in before.text, before.tags.count("img")) == (True, True, 0)
+    asked.run(progress=False).store.remove(asked.run_id((0, 1), 1))
+    page = _Page(asked._repr_html_())
+    assert "store" not in page.tags, "a name is text"
+    assert ("7 in" in page.text, "1 missing" in page.text, page.tags.count("img")) == (True, True, 1)
+    kinds, counts = np.unique([asked.store.load(id).verdict.kind for id in asked.store.ids()], return_counts=True)
+    for kind, count in zip(kinds, counts, strict=True):
+        assert f"{count} {kind}" in page.text
+
+
+def test_looking_changes_nothing(tmp_path):
+    over = af.refine("penalty.strength", budget=20, ranges={"penalty.strength": (1e-6, 1e-2)}, resolution=9)
+    refined = af.sweep(SPEC.set({"dynamics.steps": 2000, "observations": 20}), over, store=tmp_path)
+    first = refined.points
+    assert (len(first), refined.labels) == (5, {})
+    assert (refined.points, refined.labels) == (first, {})
+    refined.run(progress=False)
+    labels, points = refined.labels, refined.points
+    assert set(labels) == set(points) > set(first)
+    assert (refined.labels, refined.points) == (labels, points)
+    with pytest.raises(SpecError, match=r"most of its grid was not run.*sweep\.store\.load"):
+        refined.curves  # noqa: B018
+
+
+def test_runs_of_an_older_format_have_all_columns(sweep, tmp_path):
+    """As an afterfit wrote them that did not say when a run ended, nor when it was half-way."""
+    old = Store(tmp_path)
+    ids = sweep.store.ids()
+    for id in ids:
+        files = {path.name: path.read_bytes() for path in (Path(sweep.store.url) / id).iterdir()}
+        facts = {**json.loads(files["run.json"]), "format": 2}
+        del facts["end"], facts["verdict"]["t_half"]
+        files["run.json"] = json.dumps(facts).encode()
+        del files["SHA256SUMS"]
+        old.publish(id, files)
+    assert Sweep.from_dict(sweep.to_dict(), old).dataset.equals(sweep.dataset)
+
+
+def test_knobs_whose_dimensions_would_be_one_keep_their_names():
+    assert dimensions(["a.b_c", "a_b.c", "penalty.strength"]) == {
+        "a.b_c": "a.b_c",
+        "a_b.c": "a_b.c",
+        "penalty.strength": "penalty_strength",
+    }
+
+
+def test_the_experiments_of_a_sweep_are_those_set_one_by_one():
+    knobs = {"task.n": (12, 14), "penalty.strength": (1e-4, 1e-2), "task.N": (8, 9), "observations": (20, 30)}
+    asked = af.sweep(SPEC, knobs, seeds=(3, 7))
+    for point in asked.points:
+        values = {name: knobs[name][k] for name, k in zip(knobs, point, strict=True)}
+        alone = SPEC.set({**values, "seed": 7})
+        text = json.dumps(alone.to_dict(), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        assert asked.experiment(point, 7) == alone
+        assert asked.run_id(point, 7) == hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def test_the_same_sweep_computes_nothing_again(sweep, monkeypatch):
     def forbidden(*_, **__):
         raise AssertionError("computed again")
 
-    monkeypatch.setattr("afterfit.sweeps.jobs.run_together", forbidden)
+    monkeypatch.setattr("afterfit._sweeps.jobs.run_together", forbidden)
     again = af.sweep(SPEC, OVER, seeds=2, store=sweep.store.url)
     assert again.id == sweep.id
     again.run(progress=False)
@@ -111,8 +232,9 @@ def test_a_damaged_run_is_set_aside_and_computed_again(sweep):
     assert sweep.store.load(id).curves.identical(good.curves)
     flip_a_bit(curves)
     with pytest.warns(UserWarning, match=rf"{id} is damaged: curves\.parquet"):
-        data = sweep.dataset
-    assert (data["id"].values == "").sum() == 1, "the others say what they say"
+        curves = Sweep.from_dict(sweep.to_dict(), sweep.store).curves
+    assert np.isnan(curves["test_error"]).all("time").sum() == 1, "the others say what they say"
+    assert (sweep.dataset["id"].values == "").sum() == 1
     assert [experiment.id for experiment in sweep.missing] == [id]
     sweep.run(progress=False)
     assert sweep.store.load(id).curves.identical(good.curves)
@@ -123,8 +245,9 @@ def rewrite(run: Path, **facts) -> None:
     content = json.dumps({**json.loads((run / "run.json").read_text()), **facts}).encode()
     sums = (run / "SHA256SUMS").read_text().splitlines()
     sums = [f"{hashlib.sha256(content).hexdigest()}  run.json" if line.endswith("run.json") else line for line in sums]
-    (run / "run.json").write_bytes(content)
-    (run / "SHA256SUMS").write_text("\n".join(sums) + "\n")
+    for name, new in (("run.json", content), ("SHA256SUMS", ("\n".join(sums) + "\n").encode())):
+        (run / f".{name}").write_bytes(new)
+        (run / f".{name}").replace(run / name)
 
 
 def test_runs_that_cannot_be_read_do_not_stop_a_refined_diagram(tmp_path):
@@ -163,7 +286,7 @@ def test_runs_that_diverged_are_left_out_of_a_law(sweep):
     # A step of 2 is beyond 2/σ² of these designs. Its runs end at once, which is no time that anything took.
     knobs = {"penalty.strength": OVER["penalty.strength"], "dynamics.lr": (0.05, 0.1, 2.0)}
     wider = af.sweep(SPEC, knobs, seeds=2, store=sweep.store.url).run(progress=False)
-    assert (wider.dataset["verdict"].sel({"dynamics.lr": 2.0}) == "diverged").all()
+    assert (wider.dataset["verdict"].sel(dynamics_lr=2.0) == "diverged").all()
     for quantity in ("t_fit", "final_train_error"):
         law, tame = (s.judged(fit=0.5).scaling_law(quantity, x="penalty.strength") for s in (wider, sweep))
         assert law.exponent == pytest.approx(tame.exponent, rel=1e-9)
@@ -193,7 +316,7 @@ def test_a_sweep_may_be_judged_by_other_thresholds(sweep):
     loose = sweep.judged(fit=0.5, generalise=0.9)
     assert loose.id == sweep.id
     run = sweep.store.load(sweep.run_id((2, 1), 0))
-    seen = loose.dataset.isel({"penalty.strength": 2, "dynamics.lr": 1, "seed": 0})
+    seen = loose.dataset.isel(penalty_strength=2, dynamics_lr=1, seed=0)
     verdict = run.diagnose(fit=0.5, generalise=0.9)
     assert (seen["verdict"].item(), seen["t_fit"].item()) == (verdict.kind, verdict.t_fit)
     assert verdict.t_fit != run.verdict.t_fit
@@ -260,6 +383,7 @@ def test_what_cannot_be_swept_is_refused_before_any_work(tmp_path):
 
 
 def test_values_on_the_command_line():
+    np.testing.assert_allclose(af.geomspace(2, 5e3, num=7), np.geomspace(2, 5e3, num=7), rtol=1e-14)
     assert parse_knob("penalty.strength=log:1e-4:1e-2:3") == ("penalty.strength", (1e-4, 1e-3, 1e-2))
     assert parse_knob("task.n=10,20") == ("task.n", (10, 20))
     assert parse_knob("dynamics.lr=lin:0.1:0.3:3")[1] == pytest.approx((0.1, 0.2, 0.3))
@@ -350,7 +474,7 @@ def test_control_c_keeps_what_has_ended(tmp_path):
     missing = endless(store.url).missing
     assert len(missing) == 3
     ids = [experiment.id for experiment in missing]
-    assert store.claim(ids) == set(ids)
+    assert store.lease(ids) == set(ids)
     store.release(ids)
 
 
@@ -374,5 +498,5 @@ def test_a_sweep_of_many_points_is_laid_out_in_little_time(tmp_path):
     # 10,000 points took 88 s, and 100,000 then 76 on the same busy machine: the words of refusals had been written
     # for every setting of every point.
     began = time.process_time()
-    assert len(af.sweep(SPEC, {"penalty.strength": af.logspace(1e-6, 1e-2, 5000)}, store=tmp_path).missing) == 5000
+    assert len(af.sweep(SPEC, {"penalty.strength": af.geomspace(1e-6, 1e-2, 5000)}, store=tmp_path).missing) == 5000
     assert time.process_time() - began < 15

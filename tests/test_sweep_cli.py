@@ -12,8 +12,9 @@ from test_report import read
 from typer.testing import CliRunner
 
 import afterfit as af
-from afterfit import SpecError, Store, Sweep, cli
-from afterfit.experiment import Experiment
+from afterfit import SpecError, Store, Sweep
+from afterfit import _cli as cli
+from afterfit._training.experiment import Experiment
 
 SWEEP = """
 [sweep]
@@ -140,7 +141,7 @@ def test_a_page_may_be_judged_by_other_thresholds(here):
         (("sweep", "my.toml", "--seeds", "99999999999999999999"), "1e+20 runs or more"),
         (("sweep", "my.toml", "--over", "init.scale=1", "--over", "init.scale=2"), "init.scale is given 2 times"),
         (("sweep", "my.toml", "--over", "init.scale=1,1.0"), "init.scale has a value twice: [1, 1.0]"),
-        (("sweep", "my.toml", "--over", "init.scale=lin:0:1:-3"), "lin needs 1 value or more, got count=-3"),
+        (("sweep", "my.toml", "--over", "init.scale=lin:0:1:-3"), "lin needs 1 value or more, got -3"),
         (("sweep", "my.toml", "--over", "init.scale=lin:0:inf:3"), "lin goes over finite numbers"),
         (("sweep", "my.toml", "--over", "init.scale=" + 5000 * "["), "init.scale must be a number"),
         (("sweep", "my.toml", "--set", "init.scale=2"), "init.scale is both set (--set) and swept over"),
@@ -210,5 +211,8 @@ resolution = 9
     assert asked.refine.resolution == 9
     assert 5 <= len(asked.points) <= 9
     assert call("report", id).exit_code == 0
+    text = read(here / f"results/sweep-{id}.html").text
+    (here / "again.toml").write_text(text[text.index("task.kind = ") : text.index("Versions")], encoding="utf-8")
+    assert call("sweep", "again.toml", "--quiet").stdout.split() == [id], "what the page says reproduces it"
     (here / "wrong.toml").write_text(SETTING + table.replace("budget", "bugdet"), encoding="utf-8")
     assert call("sweep", "wrong.toml").exit_code == 2

@@ -19,14 +19,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import afterfit as af
-from afterfit.criteria import Criteria
+from afterfit._base.errors import SpecError
+from afterfit._diagnose.thresholds import Criteria
+from afterfit._training.experiment import Experiment
+from afterfit._training.train import run_experiment
 from afterfit.dynamics import GradientDescent
-from afterfit.experiment import Experiment
 from afterfit.inits import Gaussian
-from afterfit.inputs import Entries, OneHot, Signature
 from afterfit.losses import CrossEntropy, Squared
 from afterfit.models import MLP, Function, Linear, MatrixFactorisation
-from afterfit.spec import SpecError
+from afterfit.models._inputs import Entries, OneHot, Signature
 from afterfit.tasks import (
     Arrays,
     CirclePoints,
@@ -44,7 +45,6 @@ from afterfit.tasks import (
     Task,
     TeacherStudent,
 )
-from afterfit.train import run_experiment
 
 pytestmark = pytest.mark.usefixtures("x64")
 

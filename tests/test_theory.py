@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import afterfit as af
 from afterfit import SpecError, theory
-from afterfit.theory import programs
+from afterfit.theory import _programs as programs
 
 
 def _problem(n=8, d=20, seed=0):

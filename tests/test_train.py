@@ -26,11 +26,11 @@ import xarray as xr
 from conftest import flat
 
 import afterfit as af
+from afterfit._base.errors import Damaged, SpecError, Unreadable
 from afterfit.dynamics import SGD, Discrete, GradientDescent, GradientFlow, LossScaledDescent
 from afterfit.inits import Gaussian, He
 from afterfit.models import MLP, Function, Linear, MatrixFactorisation
 from afterfit.penalties import L1, L2, Penalty
-from afterfit.spec import SpecError
 from afterfit.tasks import Arrays, MatrixCompletion, SparseRecovery
 
 # One small problem for most tests: it is compiled once. No test here turns double precision on by itself.
@@ -145,7 +145,7 @@ def test_memory_depends_on_the_observations_not_on_the_steps(run):
 
 
 def compiled(caplog, work: Callable[[], Any]) -> list[str]:
-    """The functions of afterfit.train that JAX compiles during `work`."""
+    """The functions of afterfit._training.train that JAX compiles during `work`."""
     caplog.clear()
     with jax.log_compiles():
         work()
@@ -216,9 +216,11 @@ def interrupting(after: int):
 
 
 def test_control_c_keeps_what_was_observed(monkeypatch, run):
-    module = importlib.import_module("afterfit.train")  # not af.train, which is the function
+    module = importlib.import_module("afterfit._training.train")  # not af.train, which is the function
     monkeypatch.setattr(module, "progress_bar", interrupting(after=6))
-    monkeypatch.setattr("afterfit.lanes._SECONDS_A_LOOK", 0.0)  # progress is reported at every call of compiled code
+    monkeypatch.setattr(
+        "afterfit._training.batches._SECONDS_A_LOOK", 0.0
+    )  # progress is reported at every call of compiled code
     began = time.monotonic()
     stopped = train(dynamics=GradientDescent(0.1, 10**10), observations=40)  # two hours of steps
     assert time.monotonic() - began < 60
@@ -495,7 +497,7 @@ def test_an_earlier_run_is_replaced_and_survives_a_failure(run, tmp_path, monkey
     def full(*_):
         raise OSError("no space left on device")
 
-    monkeypatch.setattr("afterfit.run.to_parquet", full)
+    monkeypatch.setattr("afterfit._training.run.to_parquet", full)
     with pytest.raises(OSError, match="no space"):
         run.save(directory)
     assert af.load(directory).message == "another"
@@ -515,7 +517,7 @@ def test_ctrl_c_between_the_old_run_and_the_new_one_leaves_the_old(run, tmp_path
             replace(*places)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("afterfit.run.os.replace", interrupted)
+    monkeypatch.setattr("afterfit._training.run.os.replace", interrupted)
     with pytest.raises(KeyboardInterrupt):
         run.save(directory)
     assert af.load(directory).message == "old"
@@ -583,24 +585,24 @@ def sum_up(directory):
 
 
 def test_what_is_not_a_run_is_not_read(run, tmp_path):
-    with pytest.raises(SpecError, match="is not a run"):
+    with pytest.raises(Damaged, match="is not a run"):
         af.load(tmp_path / "nothing")
     directory = run.save(tmp_path / "run")
     facts = json.loads((directory / "run.json").read_text())
     (directory / "run.json").write_text(json.dumps({**facts, "format": 99}))
-    with pytest.raises(SpecError, match=r"run\.json does not match its checksum"):
+    with pytest.raises(Damaged, match=r"run\.json does not match its checksum"):
         af.load(directory)
     sum_up(directory)
-    with pytest.raises(SpecError, match=r"newer afterfit \(format 99.*upgrade"):
+    with pytest.raises(Unreadable, match=r"newer afterfit \(format 99.*upgrade"):
         af.load(directory)
     (directory / "run.json").write_text(json.dumps(facts))
     pickled = {'["w"]': np.array([print], dtype=object)}  # in NumPy's clothes
     np.savez(directory / "params.npz", **pickled)
     sum_up(directory)
-    with pytest.raises(SpecError, match=r"params\.npz cannot be read \(an array of object"):
+    with pytest.raises(Damaged, match=r"params\.npz cannot be read \(an array of object"):
         af.load(directory)
     (directory / "curves.parquet").unlink()
-    with pytest.raises(SpecError, match=r"no curves\.parquet"):
+    with pytest.raises(Damaged, match=r"no curves\.parquet"):
         af.load(directory)
 
 
@@ -620,5 +622,5 @@ def test_runs_of_the_first_format_are_still_read(run, tmp_path):
     assert "1970" not in (again.save(directory) / "log.txt").read_text()  # and may be replaced by one of today
     (directory / "log.txt").unlink()
     (directory / "SHA256SUMS").unlink()
-    with pytest.raises(SpecError, match="no SHA256SUMS"):  # one of today that lost them is not one of then
+    with pytest.raises(Damaged, match="no SHA256SUMS"):  # one of today that lost them is not one of then
         af.load(directory)

@@ -14,9 +14,9 @@ import jax
 import pytest
 
 import afterfit as af
-from afterfit.sweeps.jobs import cores
-from afterfit.train import run_together
-from afterfit.turns import attend, computing
+from afterfit._base.turns import attend, computing
+from afterfit._sweeps.jobs import cores
+from afterfit._training.train import run_together
 
 HERE = Path(__file__).parent
 MATRICES = af.Experiment(
@@ -164,7 +164,7 @@ spec = af.Experiment(
     af.tasks.MatrixCompletion(12, 12, 1, observed=0.6), af.models.MatrixFactorisation(6),
     af.dynamics.GradientDescent(1e-2, {steps}), af.penalties.L2(1e-2), af.inits.Gaussian(1.0), observations=60,
 )
-over = {{"penalty.strength": af.logspace(1e-3, 1, 5), "init.scale": af.logspace(0.03, 3, 5)}}
+over = {{"penalty.strength": af.geomspace(1e-3, 1, 5), "init.scale": af.geomspace(0.03, 3, 5)}}
 sweep = af.sweep(spec, over, seeds=2, store={store!r})
 print("began", flush=True)
 try:
@@ -222,7 +222,7 @@ def test_work_that_ends_as_the_patience_does_has_its_result(monkeypatch):
             super().result()
             raise TimeoutError
 
-    monkeypatch.setattr("afterfit.turns.Future", Late)
+    monkeypatch.setattr("afterfit._base.turns.Future", Late)
     with computing():
         assert attend(lambda: time.sleep(0.1) or 3) == 3
         with pytest.raises(TimeoutError, match="of its own"):
@@ -236,7 +236,7 @@ def raise_late():
 
 SWALLOWED = """
 import gc, time
-from afterfit.turns import computing
+from afterfit._base.turns import computing
 
 def callback(phase, info):  # Ctrl-C is heard here and nowhere else
     if phase == "start":

@@ -41,7 +41,7 @@ def afterfit(*args: str, here: Path, path: Path | None = None) -> subprocess.Com
     """The command in a process of its own, in the directory `here`, with packages of `path` installed."""
     cache = {"XDG_CACHE_HOME": str(here / "cache")}
     search = {"PYTHONPATH": os.pathsep.join(filter(None, (str(path or ""), os.environ.get("PYTHONPATH", ""))))}
-    program = [sys.executable, "-c", "from afterfit.cli import main; main()", *args]
+    program = [sys.executable, "-c", "from afterfit._cli import main; main()", *args]
     return subprocess.run(
         program, cwd=here, env={**os.environ, **cache, **search}, capture_output=True, text=True, timeout=300
     )

@@ -1,4 +1,4 @@
-"""Plain JAX that never ends on two cores or more: why `afterfit.turns` lets one program compute at a time.
+"""Plain JAX that never ends on two cores or more: why `afterfit._base.turns` lets one program compute at a time.
 
 Four threads, each in a compiled loop of batched LU factorisations. jaxlib's kernel splits a batch into tasks on XLA's
 pool and waits for them inside a thread of that pool; when every thread waits, no one is left to do the tasks. Seen

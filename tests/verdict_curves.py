@@ -12,7 +12,7 @@ import functools
 
 import numpy as np
 
-from afterfit.criteria import Criteria
+from afterfit._diagnose.thresholds import Criteria
 
 FEWEST, MOST = 5, 5000  # observations
 EXAMPLES = 100  # that a noisy accuracy is counted on: a standard deviation of 5 % at one half

@@ -2,70 +2,12 @@
 
 A **task** observed through data is fitted by a **model**, pulled by a **penalty**, moved by a **dynamics**; the
 **run** it leaves behind is **diagnosed**, and **theory** says what it should have been.
+
+What is public is listed in `__init__.pyi`, and loaded when it is first used: `import afterfit` loads no JAX.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+import lazy_loader
 
-from afterfit import dynamics, inits, models, penalties, tasks
-from afterfit.criteria import Criteria, Threshold
-from afterfit.diagnose import Settings, Verdict, diagnose
-from afterfit.experiment import Experiment
-from afterfit.run import Run, load
-from afterfit.spec import SpecError
-from afterfit.train import run_experiment, train
-
-if TYPE_CHECKING:
-    from afterfit import losses, papers, plot, theory
-    from afterfit.store import Store
-    from afterfit.sweeps import Sweep, SweepFailed, logspace, refine, slurm, sweep
-    from afterfit.theory import forecast
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 __version__ = "0.1.0"
-
-__all__ = [
-    "Criteria",
-    "Experiment",
-    "Run",
-    "Settings",
-    "SpecError",
-    "Store",
-    "Sweep",
-    "SweepFailed",
-    "Threshold",
-    "Verdict",
-    "diagnose",
-    "dynamics",
-    "forecast",
-    "inits",
-    "load",
-    "logspace",
-    "losses",
-    "models",
-    "papers",
-    "penalties",
-    "plot",
-    "refine",
-    "run_experiment",
-    "slurm",
-    "sweep",
-    "tasks",
-    "theory",
-    "train",
-]
-
-
-_ELSEWHERE = {
-    "forecast": "afterfit.theory",
-    "Store": "afterfit.store",
-    **dict.fromkeys(("Sweep", "SweepFailed", "logspace", "refine", "slurm", "sweep"), "afterfit.sweeps"),
-}
-
-
-def __getattr__(name: str) -> Any:
-    # On first use: the gallery needs matplotlib, theory convex solvers and sweeps SciPy, which training does not.
-    if name in ("losses", "papers", "plot", "theory"):
-        return importlib.import_module(f"afterfit.{name}")
-    if name in _ELSEWHERE:
-        return getattr(importlib.import_module(_ELSEWHERE[name]), name)
-    raise AttributeError(f"module 'afterfit' has no attribute {name!r}")

@@ -13,8 +13,9 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
+from afterfit._base.errors import nearest, require
+from afterfit._base.spec import Spec
 from afterfit.models import Model, Parameter
-from afterfit.spec import Spec, nearest, require
 
 __all__ = [
     "Constant",
@@ -27,6 +28,10 @@ __all__ = [
     "Symmetrised",
     "ZeroLastLayer",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__
 
 
 class Init(Spec):

@@ -14,9 +14,15 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from afterfit.spec import Capable, nearest, require
+from afterfit._base.errors import nearest, require
+from afterfit._base.spec import Capable
 
 __all__ = ["CrossEntropy", "Exponential", "Logistic", "Loss", "Squared"]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
 
 _FACTORS = {
     "sum": lambda n: 1.0,  # Woodworth et al. 2020, §2; Boursier et al. 2025, (8)

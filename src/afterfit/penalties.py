@@ -18,13 +18,18 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
-from afterfit.spec import Spec, SpecError, nearest, require
+from afterfit._base.errors import SpecError, nearest, require
+from afterfit._base.spec import Spec
 
 if TYPE_CHECKING:
     from afterfit.models import Model
     from afterfit.tasks import Data
 
 __all__ = ["L1", "L2", "NoPenalty", "Nuclear", "Penalty", "Sobolev", "Sum"]
+
+
+def __dir__() -> list[str]:
+    return __all__
 
 
 class Penalty(Spec):

@@ -8,34 +8,43 @@ import re
 import textwrap
 from typing import TYPE_CHECKING, Any
 
+import matplotlib.figure
 import numpy as np
-from matplotlib.figure import Figure
 
-from afterfit.curves import KNOWN
-from afterfit.spec import DEFINING, Spec, SpecError
+from afterfit._base.curves import KNOWN, TIME_LABEL
+from afterfit._base.html import picture_bytes
+from afterfit._base.spec import DEFINING, Spec
 
 if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
-    from afterfit.diagnose import Verdict
-    from afterfit.run import Run
+    from afterfit._diagnose import Verdict
+    from afterfit._training.run import Run
 
 __all__ = [
     "TEST",
     "TRAIN",
+    "Figure",
     "Moment",
     "Overlay",
+    "drawable",
+    "in_short",
     "legend_below",
     "log_time_axes",
     "mark_phases",
     "mathtext",
     "plain",
     "plot_run",
+    "positive",
     "setting_line",
-    "verdict_of",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
 
 # Colour-blind safe, and told apart without colour by their dashes and widths.
 TRAIN = {"color": "#0072B2", "linestyle": "--", "linewidth": 1.4}
@@ -48,6 +57,13 @@ _NORMS = {
     ),
 }
 _PHASES = {"t_fit": (r"t_\mathrm{fit}", ":"), "t_gen": (r"t_\mathrm{gen}", "-.")}
+
+
+class Figure(matplotlib.figure.Figure):
+    """Matplotlib's, shown by a notebook wherever it is the value of a cell, without `%matplotlib inline` or pyplot."""
+
+    def _repr_png_(self) -> bytes:
+        return picture_bytes(self)
 
 
 _FAR = 1e3  # times its first value, beyond which a diverging curve leaves through the top of the picture
@@ -105,7 +121,7 @@ def plot_run(run: Run, overlay: Overlay | None = None) -> Figure:
     figure = Figure(figsize=(7.5, 0.4 + sum(heights.values())), layout="constrained")
     axes = figure.subplots(len(heights), 1, sharex=True, height_ratios=list(heights.values()), squeeze=False)[:, 0]
     panels: dict[str, Axes] = dict(zip(heights, axes, strict=True))
-    verdict, _ = verdict_of(run)
+    verdict, _ = run.verdict_or_reason()
     kind = "no verdict" if verdict is None else verdict.kind
     unfinished = "" if run.status in ("finished", kind) else f" ({run.status})"
     figure.suptitle(f"{kind.capitalize()}{unfinished}", x=0.01, ha="left", weight="bold")
@@ -121,7 +137,7 @@ def plot_run(run: Run, overlay: Overlay | None = None) -> Figure:
     _draw_norms(panels["norms"], run.curves, x, shown, diverged)
     if own:
         _draw_own(panels["own"], run.curves, own, x, shown)
-    log_time_axes(axes[-1], in_logs=in_logs, label=run.curves["time"].attrs["label"])
+    log_time_axes(axes[-1], in_logs=in_logs, label=run.curves["time"].attrs.get("label", TIME_LABEL))
     axes[-1].set_xlim(*_ends(x[shown], in_logs))
     if overlay.moments:
         _draw_moments(panels["moments"], overlay.moments)
@@ -134,15 +150,7 @@ def plot_run(run: Run, overlay: Overlay | None = None) -> Figure:
     return figure
 
 
-def verdict_of(run: Run) -> tuple[Verdict | None, str]:
-    """The verdict on a run and its sentence; of one with too few observations, None and why there is none."""
-    try:
-        return run.verdict, str(run.verdict)
-    except SpecError as error:
-        return None, f"No verdict: {error}"
-
-
-def log_time_axes(*axes: Axes, in_logs: bool = False, label: str = "training time t = Σ step sizes") -> None:
+def log_time_axes(*axes: Axes, in_logs: bool = False, label: str = TIME_LABEL) -> None:
     """Give `axes` the time axis of every picture here: logarithmic, with its unit.
 
     With `in_logs` the axes show log₁₀ t instead of t, for times that have no float; these span decades of
@@ -210,28 +218,28 @@ def plain(text: str) -> str:
 def setting_line(spec: dict[str, Any]) -> str:
     """A specification in one line: every noun with the settings that are not its defaults."""
     nouns = [spec[name] for name in ("task", "model", "penalty", "dynamics", "init") if name in spec]
-    words = [_say(noun) for noun in nouns if noun["kind"] not in ("NoPenalty", "Own")]
+    words = [in_short(noun) for noun in nouns if noun["kind"] not in ("NoPenalty", "Own")]
     return " · ".join([*words, f"seed {spec['seed']}"])
 
 
-def _say(value: Any) -> str:
+def in_short(value: Any) -> str:
     """A value as a reader would write it; a noun as `Kind(name=value, …)` without its defaults."""
     if isinstance(value, dict) and "kind" in value:
         defaults = _defaults(value["kind"])
         told = [
-            f"{name}={_say(v)}"
+            f"{name}={in_short(v)}"
             for name, v in value.items()
             if name not in (*DEFINING, "function_code") and not (name in defaults and defaults[name] == v)
         ]
         kind = value["kind"].rpartition(".")[2]  # without the module of a class from elsewhere
         return f"{kind}({', '.join(told)})" if told else kind
     if isinstance(value, dict):
-        return f"{{{', '.join(f'{name}: {_say(v)}' for name, v in value.items())}}}"
+        return f"{{{', '.join(f'{name}: {in_short(v)}' for name, v in value.items())}}}"
     if isinstance(value, str) and re.fullmatch("[0-9a-f]{32,}", value):
         return f"{value[:8]}…"  # a digest tells two arrays apart by its beginning
     if isinstance(value, list):
         # An array written out (a shape, say) would fill the page.
-        return f"[{', '.join(map(_say, value))}]" if len(value) <= 4 else f"[{len(value)} values]"
+        return f"[{', '.join(map(in_short, value))}]" if len(value) <= 4 else f"[{len(value)} values]"
     if isinstance(value, float):
         return f"{value:.4g}"
     return f"{value:_}" if type(value) is int and value >= 10_000 else str(value)
@@ -248,7 +256,7 @@ def _defaults(kind: str) -> dict[str, Any]:
 def _clock(curves: xr.Dataset) -> tuple[NDArray, NDArray, bool]:
     """Where to draw each observation, which have a place on the axis, and whether that is log₁₀ t."""
     time, log10_time = curves["time"].values, curves["log10_time"].values
-    in_logs = not bool(np.all(np.isfinite(_drawable(time))))
+    in_logs = not bool(np.all(np.isfinite(drawable(time))))
     return (log10_time if in_logs else time), np.isfinite(log10_time), in_logs
 
 
@@ -261,13 +269,13 @@ def _ends(x: NDArray, in_logs: bool) -> tuple[float, float]:
     return first / room, last * room
 
 
-def _drawable(values: NDArray) -> NDArray:
+def drawable(values: NDArray) -> NDArray:
     """`values` in double precision without what is near the end of its numbers, where axes overflow."""
     values = np.asarray(values, dtype=float)
     return np.where(np.abs(values) < 1e150, values, np.nan)
 
 
-def _positive(*curves: NDArray) -> NDArray:
+def positive(*curves: NDArray) -> NDArray:
     """All the values of some curves that have a place on a log axis."""
     values = np.concatenate(curves)
     return values[np.isfinite(values) & (values > 0)]
@@ -276,7 +284,7 @@ def _positive(*curves: NDArray) -> NDArray:
 def _draw_metric(ax: Axes, run: Run, x: NDArray, shown: NDArray, diverged: bool, overlay: Overlay) -> None:
     """The curves that the verdict is about, with the thresholds it used and what theory says of them."""
     metric = run.metric
-    train, test = (_drawable(run.curves[f"{side}_{metric}"].values) for side in ("train", "test"))
+    train, test = (drawable(run.curves[f"{side}_{metric}"].values) for side in ("train", "test"))
     marker = "." if shown.sum() < 2 else ""  # a line needs two points
     ax.plot(x[shown], train[shown], label=f"train {metric}", marker=marker, **TRAIN)
     ax.plot(x[shown], test[shown], label=f"test {metric}", marker=marker, **TEST)
@@ -290,17 +298,17 @@ def _draw_metric(ax: Axes, run: Run, x: NDArray, shown: NDArray, diverged: bool,
         ax.set_ylabel("accuracy")
     else:
         ax.set_ylabel("relative error")
-        both = _positive(train[shown], test[shown])
+        both = positive(train[shown], test[shown])
         if not both.size:
             ax.text(0.5, 0.5, "No finite error was observed after t = 0.", transform=ax.transAxes, ha="center")
             ax.set_ylim(levels[0] / 2, 2 * levels[-1] or 1.0)  # one level alone is no axis
         ax.set_yscale("log" if both.size or min(levels) > 0 else "linear")
         if both.size and diverged:
-            top = min(both.max(), _FAR * max(_positive(train[:2], test[:2]), default=1.0))
+            top = min(both.max(), _FAR * max(positive(train[:2], test[:2]), default=1.0))
             ax.set_ylim(min(both.min(), *levels) / 2, 2 * top)
     limits = ax.get_ylim()  # of what was measured: a foreseen curve may fall for ever
     for name, (times, values) in overlay.curves.items():
-        ax.plot(times, _drawable(values), label=name, color="k", linewidth=1.2, linestyle=(0, (1, 1.2)), zorder=3)
+        ax.plot(times, drawable(values), label=name, color="k", linewidth=1.2, linestyle=(0, (1, 1.2)), zorder=3)
     ax.set_ylim(*limits)
     _draw_levels(ax, overlay.levels)
 
@@ -356,8 +364,8 @@ def _draw_norms(ax: Axes, curves: xr.Dataset, x: NDArray, shown: NDArray, diverg
     which, by_decades = ("first", True) if diverged else ("last", False)
     drawn = np.empty(0)
     for name, (symbol, style) in _NORMS.items():
-        values = _drawable(curves[name].values[shown])
-        usable = _positive(values)
+        values = drawable(curves[name].values[shown])
+        usable = positive(values)
         if not usable.size:
             continue
         unit = float(usable[0 if diverged else -1])
@@ -379,7 +387,7 @@ def _draw_norms(ax: Axes, curves: xr.Dataset, x: NDArray, shown: NDArray, diverg
 def _draw_own(ax: Axes, curves: xr.Dataset, names: list[str], x: NDArray, shown: NDArray) -> None:
     """What the model observes of its own, each divided by its largest size, which the legend gives."""
     for style, name in zip(_LEVELS * len(names), names, strict=False):
-        values = _drawable(curves[name].values[shown])
+        values = drawable(curves[name].values[shown])
         size = float(np.nanmax(np.abs(values))) if np.isfinite(values).any() else 0.0
         label = f"{plain(name)}, largest: ${mathtext(size)}$"
         ax.plot(x[shown], values / (size or 1.0), label=label, color="0.2", linestyle=style, linewidth=1.4)

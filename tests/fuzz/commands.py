@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import afterfit as af
-from afterfit.train import run_experiment
+from afterfit._training.train import run_experiment
 from fuzz import logs, stores
 from fuzz.nouns import HOSTILE, PLAIN, choose, leaves, replaced, to_toml
 from fuzz.oracles import Refusal, demand, invoke, judge_exit, same_bits, strict_json
@@ -74,7 +74,7 @@ def check(case: Line, place: Path) -> None:
 
 def _check_process(case: Line) -> None:
     """As a process of its own, with everything that `main` does."""
-    line = [sys.executable, "-c", "from afterfit.cli import main; main()", *case.args]
+    line = [sys.executable, "-c", "from afterfit._cli import main; main()", *case.args]
     if any("\x00" in arg for arg in line):  # the system does not pass these on
         return
     ended = subprocess.run(line, capture_output=True, stdin=subprocess.DEVNULL, timeout=100)

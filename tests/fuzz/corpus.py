@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import afterfit as af
-from afterfit.train import run_experiment
+from afterfit._training.train import run_experiment
 from fuzz import stores
 from fuzz.nouns import PLAIN, to_toml
 from fuzz.oracles import Refusal, attempt, demand, invoke, strict_json, tree
@@ -102,7 +102,7 @@ def _setting(changes: dict[str, Any], words: str) -> Callable[[Path], None]:
         if words:
             _refused(run, words)
             return
-        from afterfit.report import picture_bytes
+        from afterfit._base.html import picture_bytes
 
         made = run()
         demand(bool(made.verdict.describe()), "no verdict")
@@ -162,7 +162,7 @@ class _Column(af.tasks.Task):
 
     @property
     def criteria(self) -> Any:
-        from afterfit.criteria import Criteria
+        from afterfit._diagnose.thresholds import Criteria
 
         return Criteria.errors(fit=1e-2, generalise=1e-1)
 

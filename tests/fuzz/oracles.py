@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 
 from typer.testing import CliRunner
 
-from afterfit import SpecError
-from afterfit.cli import app
-from afterfit.run import Run
+from afterfit import AfterfitError
+from afterfit._cli import app
+from afterfit._training.run import Run
 
 __all__ = ["Fault", "Refusal", "attempt", "check_sentence", "demand", "invoke", "same_bits", "strict_json"]
 
@@ -52,10 +52,10 @@ def check_sentence(text: str, *names: str) -> None:
 
 
 def attempt(act: Callable[[], T], *names: str) -> T:
-    """What `act` gives. A `SpecError` is a `Refusal`, if it reads well and has one of `names` in it."""
+    """What `act` gives. An `AfterfitError` is a `Refusal`, if it reads well and has one of `names` in it."""
     try:
         return act()
-    except SpecError as error:
+    except AfterfitError as error:
         check_sentence(str(error), *names)
         raise Refusal(str(error)) from None
 

@@ -17,8 +17,8 @@ from jax.flatten_util import ravel_pytree
 
 import afterfit as af
 from afterfit import Experiment, SpecError
-from afterfit.run import Run
-from afterfit.train import prepare, run_experiment
+from afterfit._training.run import Run
+from afterfit._training.train import prepare, run_experiment
 from fuzz import plain
 from fuzz.nouns import HOSTILE, choose, leaves, replaced, sensible, structure, to_toml
 from fuzz.oracles import Refusal, attempt, demand, same_bits
@@ -177,7 +177,7 @@ def _check_kept(run: Run, place: Path, picture: bool) -> None:
     with contextlib.suppress(Refusal):  # of too few observations
         demand(bool(attempt(lambda: run.verdict.describe())), "a verdict without words")
     if picture:
-        from afterfit.report import picture_bytes
+        from afterfit._base.html import picture_bytes
 
         demand(len(picture_bytes(run.plot())) > 1000, "no picture")
 

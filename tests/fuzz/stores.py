@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 
 import afterfit as af
-from afterfit import SpecError
-from afterfit.files import SUMS, sums_of
+from afterfit import AfterfitError
+from afterfit._base.files import SUMS, sums_of
 from fuzz.nouns import choose
 from fuzz.oracles import Fault, Refusal, attempt, check_sentence, demand, invoke, strict_json, tree
 
@@ -284,8 +284,8 @@ _DAMAGES: dict[str, Callable[[Path, int], str]] = {
     "garbage in index.cache": _garbage("index.cache"),
     "a garbage sweep": _garbage("sweep-0123456789abcdef.json"),
     "a sweep spoilt": _outside(_spoil_sweep),
-    "a garbage claim": _garbage("claims/0123456789abcdef/token"),
-    "a garbage holder": _garbage("claims/.holders/token"),
+    "a garbage lease": _garbage("leases/0123456789abcdef/token"),
+    "a garbage holder": _garbage("leases/.holders/token"),
     "garbage beside": _garbage("notes.txt"),
     "a leftover": _garbage(".tmp-abc/run.json"),
     "a foreign directory": _outside(_foreign_run),
@@ -363,7 +363,7 @@ def _served(opened: af.Store, id: str) -> dict[str, bytes] | None:
     """The files of a run as it is loaded, or None if that is refused in a sentence."""
     try:
         return _lasting(opened.load(id).files())
-    except SpecError as error:
+    except AfterfitError as error:
         check_sentence(str(error))
         return None
 
@@ -473,7 +473,7 @@ print("ready", flush=True)
 sys.stdin.readline()
 for round in range(20):
     for run in sorted(path for path in source.iterdir() if len(path.name) == 16):
-        store.claim([run.name])
+        store.lease([run.name])
         store.publish(run.name, {file.name: file.read_bytes() for file in run.iterdir()})
         store.release([run.name])
         if round % 2 and run.name in store:
@@ -514,7 +514,7 @@ def _check_crowd(case: Crowd, place: Path) -> None:
     for id in store.ids():
         demand(_served(store, id) == _lasting(healthy()[id]), f"{id} is not as it was published")
     missing = set(healthy()) - set(store.ids())
-    demand(store.claim(missing) == missing, "claims of processes that have ended are still held")
+    demand(store.lease(missing) == missing, "leases of processes that have ended are still held")
     for id in missing:
         store.publish(id, healthy()[id])
     demand(store.ids() == sorted(healthy()), "not all runs could be published")

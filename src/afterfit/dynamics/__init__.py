@@ -1,30 +1,26 @@
-"""Dynamics: what moves the parameters. A new discrete one is a subclass of `Discrete` with one method."""
+"""Dynamics: what moves the parameters. A new discrete one is a subclass of `Discrete` with one method.
 
-from afterfit.dynamics._base import Discrete, Dynamics, State
-from afterfit.dynamics.adaptive import Adam, AdamW
-from afterfit.dynamics.descent import (
-    GradientDescent,
-    LossScaledDescent,
-    ProjectedSubgradient,
-    ProximalGradient,
-)
-from afterfit.dynamics.flow import Continuous, GradientFlow
-from afterfit.dynamics.riemannian import RiemannianFlow
-from afterfit.dynamics.stochastic import SGD, LabelNoiseSGD
+What a module here has in its `__all__` is public: a new dynamics is written into the module that it fits, and no list.
+A way to follow a flow (`Method`) is a file of its own in `_methods/`.
+"""
 
-__all__ = [
-    "SGD",
-    "Adam",
-    "AdamW",
-    "Continuous",
-    "Discrete",
-    "Dynamics",
-    "GradientDescent",
-    "GradientFlow",
-    "LabelNoiseSGD",
-    "LossScaledDescent",
-    "ProjectedSubgradient",
-    "ProximalGradient",
-    "RiemannianFlow",
-    "State",
-]
+from afterfit.dynamics import _adaptive, _base, _descent, _flow, _riemannian, _stochastic
+from afterfit.dynamics._adaptive import *
+from afterfit.dynamics._base import *
+from afterfit.dynamics._descent import *
+from afterfit.dynamics._flow import *
+from afterfit.dynamics._methods import Method
+from afterfit.dynamics._riemannian import *
+from afterfit.dynamics._stochastic import *
+
+__all__ = ["Method"]
+__all__ += _adaptive.__all__
+__all__ += _base.__all__
+__all__ += _descent.__all__
+__all__ += _flow.__all__
+__all__ += _riemannian.__all__
+__all__ += _stochastic.__all__
+
+
+def __dir__() -> list[str]:
+    return __all__

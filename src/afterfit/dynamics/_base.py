@@ -11,9 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key, PyTree
 
-from afterfit.curves import TRAINING_TIME
-from afterfit.problem import Problem
-from afterfit.spec import Spec, require
+from afterfit._base.curves import TRAINING_TIME
+from afterfit._base.errors import require
+from afterfit._base.spec import Spec
+from afterfit.dynamics._problem import Problem
 
 __all__ = ["Discrete", "Dynamics", "State"]
 

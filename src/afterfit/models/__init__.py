@@ -1,25 +1,22 @@
-"""Models, each stating its degree of homogeneity. A new one is a subclass of `Model` with two methods."""
+"""Models, each stating its degree of homogeneity. A new one is a subclass of `Model` with two methods.
 
-from afterfit.models._base import LeastNorm, LinearModel, Model, Parameter
-from afterfit.models.linear import DiagonalNet, DiagonalProduct, Linear
-from afterfit.models.matrix import DeepMatrixFactorisation, MatrixFactorisation, SymmetricFactorisation
-from afterfit.models.network import MLP, EmbeddingMLP
-from afterfit.models.wrap import Difference, Function, Tangent
+What a module here has in its `__all__` is public: a new model is written into the module that it fits, and no list.
+"""
 
-__all__ = [
-    "MLP",
-    "DeepMatrixFactorisation",
-    "DiagonalNet",
-    "DiagonalProduct",
-    "Difference",
-    "EmbeddingMLP",
-    "Function",
-    "LeastNorm",
-    "Linear",
-    "LinearModel",
-    "MatrixFactorisation",
-    "Model",
-    "Parameter",
-    "SymmetricFactorisation",
-    "Tangent",
-]
+from afterfit.models import _base, _linear, _matrix, _network, _wrap
+from afterfit.models._base import *
+from afterfit.models._linear import *
+from afterfit.models._matrix import *
+from afterfit.models._network import *
+from afterfit.models._wrap import *
+
+__all__: list[str] = []
+__all__ += _base.__all__
+__all__ += _linear.__all__
+__all__ += _matrix.__all__
+__all__ += _network.__all__
+__all__ += _wrap.__all__
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from jaxtyping import Array, PyTree
 
-from afterfit.inputs import Signature, as_inputs
-from afterfit.spec import Spec, SpecError, require
+from afterfit._base.errors import SpecError, require
+from afterfit._base.spec import Spec
+from afterfit.models._inputs import Signature, as_inputs
 
 if TYPE_CHECKING:
     from afterfit.inits import Init

@@ -16,9 +16,9 @@ import sys
 import warnings
 from pathlib import Path
 
-from afterfit.errors import SpecError, nearest, require
+from afterfit._base.errors import SpecError, nearest, require
+from afterfit._base.rules import discover
 from afterfit.papers._entry import SCALES, Claim, Entry, Finding, Paper, Progress, Row, claim, once, run_all
-from afterfit.rules import discover
 
 __all__ = [
     "SCALES",
@@ -35,6 +35,11 @@ __all__ = [
     "once",
     "run_all",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
 
 GROUP = "afterfit.papers"  # of the entry points by which installed packages are found
 

@@ -16,13 +16,13 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from afterfit.spec import nearest, require
+from afterfit._base.errors import nearest, require
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from afterfit.experiment import Experiment
-    from afterfit.run import Run
+    from afterfit._training.experiment import Experiment
+    from afterfit._training.run import Run
 
 __all__ = ["SCALES", "Claim", "Entry", "Finding", "Paper", "Row", "check_scale", "claim", "once", "run_all"]
 
@@ -184,7 +184,7 @@ class Entry(abc.ABC):
 
     def departure(self, experiments: Mapping[str, Experiment]) -> str:
         """What is not as `about` says in these runs, made small or with changed settings; empty at paper scale."""
-        from afterfit.experiment import flatten
+        from afterfit._training.experiment import flatten
 
         paper = self.experiments("paper")
         (name, headline), (_, original) = next(iter(experiments.items())), next(iter(paper.items()))
@@ -314,9 +314,9 @@ def run_all(experiments: Mapping[str, Experiment], label: str, progress: Progres
     """Carry out several experiments under one progress bar (or the run's own, if there is only one)."""
     import contextlib
 
-    from afterfit.progress import progress_bar
-    from afterfit.sweeps.processes import run_many
-    from afterfit.train import run_experiment
+    from afterfit._base.progress import progress_bar
+    from afterfit._sweeps.processes import run_many
+    from afterfit._training.train import run_experiment
 
     if len(experiments) == 1:
         return {name: run_experiment(experiment, progress=progress) for name, experiment in experiments.items()}

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from afterfit.errors import SpecError
+from afterfit._base.errors import SpecError
 from afterfit.papers._entry import Claim, Entry, Row
 
 __all__ = ["Kept", "Ledger"]

@@ -12,11 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
-from afterfit.criteria import Criteria
-from afterfit.inputs import Signature, as_classes, as_inputs, as_numbers
+from afterfit._base.errors import nearest, require
+from afterfit._base.spec import Spec
+from afterfit._diagnose.thresholds import Criteria
 from afterfit.losses import Loss
 from afterfit.models import LinearModel, Model
-from afterfit.spec import Spec, nearest, require
+from afterfit.models._inputs import Signature, as_classes, as_inputs, as_numbers
 
 __all__ = ["Data", "Task", "check_choice", "check_positive", "checked"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float
 
-from afterfit.spec import require
+from afterfit._base.errors import require
 
 __all__ = ["l1_margin_bound", "l2_margin_bound", "margin_bound", "rademacher_l1_bound", "rademacher_l2_bound"]
 

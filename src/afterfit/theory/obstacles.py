@@ -1,38 +1,48 @@
-"""What keeps a theorem, a clock or a route from speaking to an instance: None, or a sentence without its full stop."""
+"""What keeps a theorem, a clock or a route from speaking to an instance: None, or a sentence without its full stop.
+
+They ask what nouns can do, not which they are: a noun of your own that states the same is spoken to as well.
+"""
 
 from __future__ import annotations
 
-from afterfit.losses import Squared
 from afterfit.models import LinearModel
-from afterfit.penalties import L2, NoPenalty
-from afterfit.theory.instance import Instance
+from afterfit.theory._instance import Instance
 
 __all__ = [
     "not_decayed",
+    "not_diagonal",
+    "not_direct",
     "not_dynamics",
     "not_homogeneous",
     "not_linear_in_input",
     "not_margin",
     "not_matrices",
-    "not_model",
     "not_penalty",
     "not_squared",
     "not_vectors",
 ]
 
+_PENALTIES = {"none": "no penalty", "l2": "L2", "l1": "L1", "nuclear": "Nuclear"}
+
 
 def not_squared(instance: Instance) -> str | None:
-    loss = instance.task.loss
-    return None if isinstance(loss, Squared) else f"it is for squared losses, not {type(loss).__name__}"
+    return None if instance.regression else f"it is for squared losses, not {type(instance.task.loss).__name__}"
 
 
 def not_margin(instance: Instance) -> str | None:
     return "it is for classification, and the loss is Squared" if instance.regression else None
 
 
-def not_model(instance: Instance, *known: type) -> str | None:
-    model = type(instance.experiment.model)
-    return None if model in known else f"it is for {_names(known)}, not {model.__name__}"
+def not_direct(instance: Instance) -> str | None:
+    """For the linear model, whose parameters are its weights."""
+    model = instance.experiment.model
+    return None if model.direct else f"it is for Linear, not {type(model).__name__}"
+
+
+def not_diagonal(instance: Instance) -> str | None:
+    """For diagonal nets, whose weights are w₊^D − w₋^D."""
+    model = instance.experiment.model
+    return None if model.power is not None else f"it is for DiagonalNet, not {type(model).__name__}"
 
 
 def not_linear_in_input(instance: Instance) -> str | None:
@@ -50,19 +60,17 @@ def not_matrices(instance: Instance) -> str | None:
     return not_linear_in_input(instance) or (None if instance.design.ndim == 3 else "it is for matrices, not vectors")
 
 
-def not_penalty(instance: Instance, *known: type) -> str | None:
-    """A penalty of strength 0 is none."""
-    penalty = instance.experiment.penalty
-    kind = type(penalty) if penalty.strength else NoPenalty
-    if kind in known:
+def not_penalty(instance: Instance, *forms: str) -> str | None:
+    """For penalties of these forms: `"none"`, `"l2"` (weight decay), `"l1"` or `"nuclear"`; strength 0 is none."""
+    form, penalty = instance.penalty_form, instance.experiment.penalty
+    if form in forms:
         return None
-    here = "no penalty" if kind is NoPenalty else f"{kind.__name__} of strength {penalty.strength:g}"
-    needed = " or ".join("no penalty" if k is NoPenalty else k.__name__ for k in known)
-    return f"it is for {needed}, not {here}"
+    here = "no penalty" if form == "none" else f"{type(penalty).__name__} of strength {penalty.strength:g}"
+    return f"it is for {' or '.join(_PENALTIES[wanted] for wanted in forms)}, not {here}"
 
 
 def not_decayed(instance: Instance) -> str | None:
-    return not_penalty(instance, L2)
+    return not_penalty(instance, "l2")
 
 
 def not_dynamics(instance: Instance, known: type) -> str | None:
@@ -75,7 +83,3 @@ def not_homogeneous(instance: Instance) -> str | None:
     if degree is None:
         return f"it is for models that state their degree of homogeneity, which {name} does not"
     return None if degree >= 2 else f"it is for models of degree 2 or more in their parameters, and {name} has {degree}"
-
-
-def _names(known: tuple[type, ...]) -> str:
-    return " or ".join(kind.__name__ for kind in known)

@@ -16,10 +16,9 @@ import numpy as np
 from jaxtyping import Float, Num
 from numpy.typing import ArrayLike
 
-from afterfit.spec import nearest, require
-from afterfit.tasks.matrices import leverage_scores
-from afterfit.theory.errors import Unanswered
-from afterfit.theory.programs import check_solved, solve
+from afterfit._base.errors import Unanswered, nearest, require
+from afterfit.tasks._matrices import leverage_scores
+from afterfit.theory._programs import check_solved, solve
 
 __all__ = [
     "Constant",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from afterfit.spec import require
+from afterfit._base.errors import require
 
 __all__ = ["alpha_lemma7", "alpha_thm2_l2", "log_alpha_lemma5", "log_alpha_lemma6", "log_alpha_thm2_l1"]
 

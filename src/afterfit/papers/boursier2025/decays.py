@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from afterfit.papers import Finding
-from afterfit.papers.measure import log_slope
+from afterfit.papers._measure import log_slope
 
 __all__ = ["LINES", "decayed", "falls", "falls_like", "label"]
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import afterfit as af
-from afterfit.papers.paths import flat
+from afterfit.papers._paths import flat
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Float, PyTree
 
-    from afterfit.problem import Problem
+    from afterfit.dynamics._problem import Problem
 
 __all__ = ["EndPoint", "end_point"]
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import afterfit as af
-from afterfit.papers.paths import initial
+from afterfit.papers._paths import initial
 
 if TYPE_CHECKING:
     from jaxtyping import Float, PyTree
 
-    from afterfit.theory.landscape import Manifold
+    from afterfit.theory._landscape import Manifold
 
 __all__ = ["low_rank_factors", "manifold_at", "point_with_active", "root", "slow_spectrum", "whole_spectrum"]
 
@@ -21,7 +21,7 @@ def manifold_at(experiment: af.Experiment, params: PyTree[np.ndarray]) -> Manifo
     """Rank and gap of the Hessian of an experiment's loss at any parameters."""
     import jax
 
-    from afterfit.train import prepare
+    from afterfit._training.train import prepare
 
     with jax.enable_x64(True):
         problem, _ = prepare(experiment)

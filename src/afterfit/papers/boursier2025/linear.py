@@ -10,9 +10,9 @@ import numpy as np
 
 import afterfit as af
 from afterfit.papers import Entry, Finding, claim, once, run_all
+from afterfit.papers._measure import examples, log_slope
 from afterfit.papers.boursier2025 import PAPER
 from afterfit.papers.boursier2025.decays import falls
-from afterfit.papers.measure import examples, log_slope
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -10,9 +10,9 @@ import numpy as np
 
 import afterfit as af
 from afterfit.papers import Entry, Finding, claim, once
+from afterfit.papers._paths import flat, initial, parameters_at
 from afterfit.papers.boursier2025 import PAPER
 from afterfit.papers.boursier2025.decays import LINES, decayed, falls, falls_like, label
-from afterfit.papers.paths import flat, initial, parameters_at
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

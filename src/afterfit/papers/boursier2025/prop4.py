@@ -9,11 +9,11 @@ import numpy as np
 
 import afterfit as af
 from afterfit.papers import Entry, Finding, claim, once
+from afterfit.papers._measure import examples, log_slope, relative_distance
+from afterfit.papers._paths import flat
 from afterfit.papers.boursier2025 import PAPER
 from afterfit.papers.boursier2025.decays import LINES, decayed, falls, label
 from afterfit.papers.boursier2025.ends import EndPoint, end_point
-from afterfit.papers.measure import examples, log_slope, relative_distance
-from afterfit.papers.paths import flat
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,6 +9,7 @@ import numpy as np
 
 import afterfit as af
 from afterfit.papers import Entry, Finding, claim, once, run_all
+from afterfit.papers._paths import flat
 from afterfit.papers.boursier2025 import PAPER
 from afterfit.papers.boursier2025.hessians import (
     low_rank_factors,
@@ -18,14 +19,13 @@ from afterfit.papers.boursier2025.hessians import (
     slow_spectrum,
     whole_spectrum,
 )
-from afterfit.papers.paths import flat
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Float
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from afterfit.theory.landscape import Manifold
+    from afterfit.theory._landscape import Manifold
 
 __all__ = ["Prop5"]
 

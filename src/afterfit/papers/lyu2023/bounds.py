@@ -10,8 +10,8 @@ import numpy as np
 
 import afterfit as af
 from afterfit.papers import Entry, Finding, claim, once
+from afterfit.papers._measure import log_slope
 from afterfit.papers.lyu2023 import PAPER
-from afterfit.papers.measure import log_slope
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

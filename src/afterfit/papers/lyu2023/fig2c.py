@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from afterfit.sweeps.laws import PowerLaw
+    from afterfit._sweeps.laws import PowerLaw
 
 __all__ = ["Fig2c"]
 
@@ -171,7 +171,7 @@ def _collapsed(run: af.Run) -> bool:
 
 def _law(found: Mapping[float, Transition]) -> PowerLaw | None:
     """The time of the transition as a power of λ; None where fewer than two runs came to it."""
-    from afterfit.sweeps.laws import fit_power_law
+    from afterfit._sweeps.laws import fit_power_law
 
     times = list(found.values())
     if sum(not t.censored for t in times) < 2:

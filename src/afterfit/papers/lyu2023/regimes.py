@@ -9,8 +9,8 @@ import numpy as np
 
 import afterfit as af
 from afterfit.papers import Entry, once
+from afterfit.papers._measure import log_slope
 from afterfit.papers.lyu2023.clock import clock
-from afterfit.papers.measure import log_slope
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -140,7 +140,7 @@ def end_slopes(run: af.Run) -> tuple[af.theory.Stationarity, float]:
     """How near the end of a run is to a KKT point of R1 or R2, and ‖∇𝓛_λ‖ there."""
     import jax
 
-    from afterfit.problem import norm
+    from afterfit.dynamics._problem import norm
 
     with jax.enable_x64(True):
         instance = af.theory.instance_of(run)

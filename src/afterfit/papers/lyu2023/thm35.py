@@ -9,6 +9,7 @@ import numpy as np
 
 import afterfit as af
 from afterfit.papers import Finding, claim, once
+from afterfit.papers._measure import log_slope
 from afterfit.papers.lyu2023 import PAPER
 from afterfit.papers.lyu2023.regimes import (
     STYLES,
@@ -22,7 +23,6 @@ from afterfit.papers.lyu2023.regimes import (
     mark_shares,
     weights_of,
 )
-from afterfit.papers.measure import log_slope
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,6 +8,7 @@ import numpy as np
 
 import afterfit as af
 from afterfit.papers import Finding, claim, once
+from afterfit.papers._measure import log_slope
 from afterfit.papers.lyu2023 import PAPER
 from afterfit.papers.lyu2023.regimes import (
     STYLES,
@@ -23,7 +24,6 @@ from afterfit.papers.lyu2023.regimes import (
     zero_filled,
     zero_filled_loss,
 )
-from afterfit.papers.measure import log_slope
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -70,7 +70,7 @@ class Thm39(Regime):
         """ν_ntk, the least eigenvalue of the kernel at θ̄."""
         import jax
 
-        from afterfit import tangent
+        from afterfit.dynamics import _tangent as tangent
 
         with jax.enable_x64(True):
             instance = af.theory.instance_of(headline)

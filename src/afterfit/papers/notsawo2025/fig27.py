@@ -11,7 +11,7 @@ import numpy as np
 
 import afterfit as af
 from afterfit.papers import Entry, Finding, claim, once, run_all
-from afterfit.papers.measure import relative_distance
+from afterfit.papers._measure import relative_distance
 from afterfit.papers.notsawo2025 import PAPER
 from afterfit.papers.notsawo2025.recovery import GOAL, Recovery, descent, grouped, least_l1_recovers
 

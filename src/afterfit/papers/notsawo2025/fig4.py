@@ -11,7 +11,7 @@ import numpy as np
 
 import afterfit as af
 from afterfit.papers import Entry, Finding, claim, once, run_all
-from afterfit.papers.measure import first_step, log_slope
+from afterfit.papers._measure import first_step, log_slope
 from afterfit.papers.notsawo2025 import PAPER
 from afterfit.papers.notsawo2025.recovery import GOAL, Recovery, descent, gap, grouped, least_l1_recovers
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from afterfit._sweeps.laws import PowerLaw
     from afterfit.papers import Progress
-    from afterfit.sweeps.laws import PowerLaw
 
 __all__ = ["Fig4"]
 
@@ -287,7 +287,7 @@ def _sorted(cells: Sequence[Recovery], name: str) -> list[Recovery]:
 
 def _law(settings: Sequence[Sequence[Recovery]], name: str) -> PowerLaw:
     """A number of the runs against αβ: one list of runs a setting, one run a draw."""
-    from afterfit.sweeps.laws import fit_power_law
+    from afterfit._sweeps.laws import fit_power_law
 
     values = np.array([[getattr(cell, name) for cell in group] for group in settings])
     return fit_power_law([group[0].product for group in settings], values, np.zeros(values.shape, bool))

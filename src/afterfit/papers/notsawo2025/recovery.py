@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import numpy as np
 
 import afterfit as af
-from afterfit.papers.measure import first_step
+from afterfit.papers._measure import first_step
 
 __all__ = ["GOAL", "Recovery", "descent", "gap", "grouped", "least_l1_recovers"]
 

@@ -10,7 +10,7 @@ import numpy as np
 
 import afterfit as af
 from afterfit.papers import Entry, Finding, claim, once
-from afterfit.papers.measure import log_slope
+from afterfit.papers._measure import log_slope
 from afterfit.papers.notsawo2025 import PAPER
 from afterfit.papers.notsawo2025.recovery import descent
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from afterfit.theory.landscape import StepSizes
+    from afterfit.theory._landscape import StepSizes
 
 __all__ = ["Thm21"]
 
@@ -116,7 +116,7 @@ class Thm21(Entry):
         """The theorem's constants at x₀."""
         import jax
 
-        from afterfit.theory.landscape import step_sizes
+        from afterfit.theory._landscape import step_sizes
 
         start = af.theory.instance_of(first_phase[0].run)
         with jax.enable_x64(True):
@@ -346,7 +346,7 @@ class Path:
 
     def proved(self, eta: float) -> float:
         """Δt(η, t₁)."""
-        from afterfit.theory.landscape import slow_steps
+        from afterfit.theory._landscape import slow_steps
 
         return slow_steps(self.distance, self.alpha, self.beta, eta)
 
@@ -358,7 +358,7 @@ class Path:
 
 def _shares_of_fit(path: Path, limits: StepSizes) -> list[float]:
     """How many steps it takes until g ≤ ε_g, beside log(ε_g/g(x₀))/log(1 − δ), for every ε_g."""
-    from afterfit.theory.landscape import fit_steps
+    from afterfit.theory._landscape import fit_steps
 
     delta = limits.delta(path.alpha)
     return [path.first(goal * path.g[0]) / fit_steps(1.0, goal, delta) for goal in _GOALS]
@@ -368,7 +368,7 @@ def _descended_ratio(run: af.Run, radius: float) -> float:
     """χ by descent of ‖∇g‖²/g, the model given as any function: that it is linear is not used."""
     import jax
 
-    from afterfit.train import prepare
+    from afterfit._training.train import prepare
 
     start = np.asarray(af.theory.instance_of(run).initial["weights"])
     model = af.models.Function(lambda a, x: a @ x, start)

@@ -9,7 +9,7 @@ import numpy as np
 
 import afterfit as af
 from afterfit.papers import Entry, Finding, claim, once
-from afterfit.papers.measure import log_slope
+from afterfit.papers._measure import log_slope
 from afterfit.papers.notsawo2025 import PAPER, panels
 from afterfit.papers.notsawo2025.draws import (
     MANY,

@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 
 import afterfit as af
-from afterfit.papers.paths import initial
+from afterfit.papers._paths import initial
 
 __all__ = ["Start", "start_of"]
 

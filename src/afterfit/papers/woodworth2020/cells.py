@@ -8,8 +8,8 @@ from collections.abc import Iterable
 import numpy as np
 
 import afterfit as af
-from afterfit.papers.measure import relative_distance
-from afterfit.papers.paths import initial
+from afterfit.papers._measure import relative_distance
+from afterfit.papers._paths import initial
 
 __all__ = ["Cell", "Grid"]
 

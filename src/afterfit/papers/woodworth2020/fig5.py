@@ -9,7 +9,7 @@ import numpy as np
 
 import afterfit as af
 from afterfit.papers import Entry, Finding, claim, once
-from afterfit.papers.measure import log_slope, relative_distance
+from afterfit.papers._measure import log_slope, relative_distance
 from afterfit.papers.woodworth2020 import PAPER
 from afterfit.papers.woodworth2020.cells import Cell, Grid
 

@@ -9,7 +9,7 @@ import numpy as np
 
 import afterfit as af
 from afterfit.papers import Entry, Finding, claim
-from afterfit.papers.measure import examples, relative_distance
+from afterfit.papers._measure import examples, relative_distance
 from afterfit.papers.woodworth2020 import PAPER
 
 if TYPE_CHECKING:

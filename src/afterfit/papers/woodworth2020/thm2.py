@@ -9,7 +9,7 @@ import numpy as np
 
 import afterfit as af
 from afterfit.papers import Entry, Finding, claim, once
-from afterfit.papers.measure import examples, log_slope
+from afterfit.papers._measure import examples, log_slope
 from afterfit.papers.woodworth2020 import PAPER
 from afterfit.papers.woodworth2020.excesses import Least, Tried, excess_l1, excess_l2, hardest, least_norms
 

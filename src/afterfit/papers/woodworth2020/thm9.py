@@ -10,8 +10,8 @@ import numpy as np
 
 import afterfit as af
 from afterfit.papers import Entry, Finding, claim, once, run_all
-from afterfit.papers.measure import log_slope, relative_distance
-from afterfit.papers.paths import flat, initial, parameters_at
+from afterfit.papers._measure import log_slope, relative_distance
+from afterfit.papers._paths import flat, initial, parameters_at
 from afterfit.papers.woodworth2020 import PAPER
 from afterfit.papers.woodworth2020.bounds import Start, start_of
 
@@ -94,24 +94,28 @@ class Thm9(Entry):
         return np.geomspace(0.01, 1, 24 if scale == "paper" else 3)
 
     @once
-    def paths(self, flows: _ByScale, shares: np.ndarray, progress: bool | None) -> dict[float, np.ndarray]:
-        """W at those times, by α."""
-        return {alpha: self._path(flows[alpha], shares, progress) for alpha in _ALPHAS}
+    def moved(
+        self, flows: _ByScale, tangents: _ByScale, shares: np.ndarray, progress: bool | None
+    ) -> dict[float, tuple[float, float]]:
+        """The largest ‖W − W(0)‖ and the largest ‖W − W_TK‖ at those times, by α."""
+        moved = {}
+        for alpha in _ALPHAS:
+            W, W_TK = (
+                parameters_at(shares * run.spec["dynamics"]["until"], run.experiment, self.id, progress)
+                for run in (flows[alpha], tangents[alpha])
+            )
+            moved[alpha] = _largest(W - initial(flows[alpha])), _largest(W - W_TK)
+        return moved
 
     @once
-    def ways(self, flows: _ByScale, paths: Mapping[float, np.ndarray]) -> dict[float, float]:
+    def ways(self, moved: Mapping[float, tuple[float, float]]) -> dict[float, float]:
         """sup ‖W − W(0)‖, by α."""
-        return {alpha: _largest(path - initial(flows[alpha])) for alpha, path in paths.items()}
+        return {alpha: way for alpha, (way, _) in moved.items()}
 
     @once
-    def gaps(
-        self, tangents: _ByScale, paths: Mapping[float, np.ndarray], shares: np.ndarray, progress: bool | None
-    ) -> dict[float, float]:
+    def gaps(self, moved: Mapping[float, tuple[float, float]]) -> dict[float, float]:
         """sup ‖W − W_TK‖, by α."""
-        return {a: _largest(path - self._path(tangents[a], shares, progress)) for a, path in paths.items()}
-
-    def _path(self, run: af.Run, shares: np.ndarray, progress: bool | None) -> np.ndarray:
-        return parameters_at(shares * run.spec["dynamics"]["until"], run.experiment, self.id, progress)
+        return {alpha: gap for alpha, (_, gap) in moved.items()}
 
     @claim(
         "the hypotheses of Thm 9 hold here",

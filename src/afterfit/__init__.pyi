@@ -1,0 +1,37 @@
+from . import dynamics as dynamics
+from . import inits as inits
+from . import losses as losses
+from . import models as models
+from . import papers as papers
+from . import penalties as penalties
+from . import plot as plot
+from . import tasks as tasks
+from . import theory as theory
+from ._base.errors import AfterfitError as AfterfitError
+from ._base.errors import ClusterError as ClusterError
+from ._base.errors import Damaged as Damaged
+from ._base.errors import RunFailed as RunFailed
+from ._base.errors import SpecError as SpecError
+from ._base.errors import SweepFailed as SweepFailed
+from ._base.errors import Unreadable as Unreadable
+from ._diagnose.guesses import guess_criteria as guess_criteria
+from ._diagnose.judge import diagnose as diagnose
+from ._diagnose.log import read_log as read_log
+from ._diagnose.thresholds import Criteria as Criteria
+from ._diagnose.thresholds import Threshold as Threshold
+from ._diagnose.verdict import DiagnosisSettings as DiagnosisSettings
+from ._diagnose.verdict import Verdict as Verdict
+from ._sweeps.knobs import geomspace as geomspace
+from ._sweeps.refine import refine as refine
+from ._sweeps.slurm import slurm as slurm
+from ._sweeps.store import Store as Store
+from ._sweeps.sweep import Sweep as Sweep
+from ._sweeps.sweep import sweep as sweep
+from ._training.experiment import Experiment as Experiment
+from ._training.run import Run as Run
+from ._training.run import load as load
+from ._training.train import run_experiment as run_experiment
+from ._training.train import train as train
+from .theory import forecast as forecast
+
+__version__: str

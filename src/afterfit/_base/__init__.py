@@ -1,0 +1,1 @@
+"""What everything rests on: errors, rules, specifications, files, the machine."""

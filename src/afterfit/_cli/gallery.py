@@ -1,0 +1,82 @@
+"""`afterfit list` and `afterfit show`."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import Annotated
+
+import typer
+
+from afterfit._cli._app import Quiet, complete_entry, complete_paper_file, complete_scale, say, wrap
+
+__all__ = ["list_", "show"]
+
+
+def list_(
+    file: Annotated[
+        str | None, typer.Argument(help="A Python file with entries of your own.", autocompletion=complete_paper_file)
+    ] = None,
+    quiet: Quiet = False,
+) -> None:
+    """List the gallery, by paper, or the entries of a file.
+
+    With --quiet only the ids, one a line. Then `afterfit show ID` says what an entry is, and `afterfit run
+    ID` runs it; of a file they are called `afterfit run my_paper.py::fig2`.
+    """
+    from afterfit.papers import entries, entries_of
+
+    listed = entries() if file is None else {f"{file}::{e.name}": e for e in entries_of(file).values()}
+    width = max(map(len, listed), default=0)
+    for paper in dict.fromkeys(entry.paper for entry in listed.values()):
+        if not quiet:
+            say(paper.title, bold=True)
+        for id, entry in listed.items():
+            if entry.paper == paper:
+                say(id if quiet else f"  {id:{width}}  {entry.title} ({entry.where})")
+
+
+def show(
+    id: Annotated[
+        str,
+        typer.Argument(
+            metavar="ID|FILE::NAME", help="A gallery id, or an entry of a file.", autocompletion=complete_entry
+        ),
+    ],
+    scale: Annotated[str, typer.Option(help="Whose setting: quick or paper.", autocompletion=complete_scale)] = "paper",
+) -> None:
+    """Show what an entry is, its claims and its setting.
+
+    The setting is printed by the names that `afterfit run --set` takes. It is also valid TOML: saved in a
+    file, `afterfit run my.toml` runs it.
+    """
+    from afterfit._training.experiment import flatten, spec_to_toml
+    from afterfit.papers import find
+    from afterfit.papers._entry import check_scale
+
+    entry = find(id)
+    check_scale(scale)
+    experiments = {name: experiment.to_dict() for name, experiment in entry.experiments(scale).items()}
+    say(f"{entry.id}: {entry.title}", bold=True)
+    say(wrap(f"{entry.paper.title}, {entry.where}"))
+    say(f"\n{wrap(entry.about)}\n")
+    if departure := entry.departure(entry.experiments(scale)):
+        say(f"{wrap(departure)}\n")
+    say("Claims", bold=True)
+    for claim in entry.claims:
+        say(wrap(f"- {claim.words}", "  "))
+    (name, headline), *others = experiments.items()
+    say(f"\nSetting of the run {name!r} at {scale} scale", bold=True)
+    say(textwrap.indent(spec_to_toml(headline), "  "))
+    if others:
+        say(f"\nThe other runs differ from {name!r} in", bold=True)
+    for other, spec in others:
+        flat = flatten(headline)
+        changes = ((k, v) for k, v in flatten(spec).items() if flat.get(k) != v)
+        say(f"  {other}: " + ", ".join(_in_short(k, v) or spec_to_toml({k: v}) for k, v in changes))
+
+
+def _in_short(name: str, value: object) -> str | None:
+    """A long list, which would hide the other differences, by its first numbers; None for anything else."""
+    if not isinstance(value, list) or len(value) <= 6:
+        return None
+    return f"{name} = [{', '.join(f'{number:.3g}' for number in value[:3])}, …] ({len(value)} numbers)"

@@ -1,0 +1,233 @@
+"""`afterfit verify`."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TextIO
+
+import typer
+
+from afterfit._base.errors import nearest, require
+from afterfit._cli._app import (
+    Quiet,
+    cache_compilations,
+    complain,
+    complete_group,
+    complete_scale,
+    is_file,
+    on_interrupt,
+    say,
+    stop,
+)
+
+if TYPE_CHECKING:
+    from afterfit.papers import Entry, Row
+    from afterfit.papers._ledger import Ledger
+
+__all__ = ["verify"]
+
+
+def verify(
+    ids: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[ID|PAPER|FILE]...",
+            help="Gallery ids, papers such as lyu2023, or Python files with entries of your own; the whole gallery "
+            "when none is given.",
+            autocompletion=complete_group,
+        ),
+    ] = None,
+    scale: Annotated[
+        str,
+        typer.Option(
+            help="quick takes minutes for the whole gallery; paper is each paper's own setting.",
+            autocompletion=complete_scale,
+        ),
+    ] = "quick",
+    json_file: Annotated[
+        str | None,
+        typer.Option("--json", metavar="FILE|-", help="Also write the ledger as JSON; - writes it, alone, to stdout."),
+    ] = None,
+    ledger_file: Annotated[
+        Path,
+        typer.Option("--ledger", metavar="FILE", help="Where rows are kept as they are measured.", dir_okay=False),
+    ] = Path("results/ledger.jsonl"),
+    fresh: Annotated[bool, typer.Option("--fresh", help="Measure again what was measured before.")] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Check whether the papers' claims hold.
+
+    Runs gallery entries and prints the ledger: each claim, what the paper says, what was measured, whether it
+    holds, and the seconds it took. At quick scale unless told otherwise.
+
+    \b
+      afterfit verify                             everything, quickly
+      afterfit verify lyu2023 --scale paper       one paper, at its own scale
+      afterfit verify my_paper.py                 a paper of your own
+      afterfit verify --json ledger.json          for a program to read
+
+    Each row is kept as soon as it is measured. The same command then goes on where it was stopped, and measures
+    again only what the code or the versions of packages have changed since; --fresh measures everything again.
+
+    Exits with 1 if a claim does not hold or ends in an error; the others go on. The JSON is a list of objects with
+    the keys id, claim, paper_says, measured, holds, scale and seconds.
+    """
+    from afterfit.papers._entry import check_scale
+    from afterfit.papers._ledger import Ledger
+
+    check_scale(scale)
+    entries = _choose_entries(ids or [])
+    for entry in entries:
+        entry.check_names()
+    if json_file not in (None, "-"):
+        _check_writable(Path(json_file))
+    # A live progress bar takes over sys.stdout for the sake of the terminal: hold on to a pipe.
+    stdout = sys.stdout
+    table = _Table(sys.stderr if json_file == "-" else stdout, quiet)
+    ledger = Ledger(ledger_file)
+    cache_compilations()
+    errors = 0
+    try:
+        with on_interrupt(stop):  # a claim must not be judged by a run that was cut short
+            for found in _rows(entries, scale, ledger, fresh, quiet):
+                if isinstance(found, str):
+                    errors += 1
+                    complain(f"error  {found}")
+                    continue
+                table.show(*found)
+                if json_file not in (None, "-"):
+                    _write_json(Path(json_file), table.rows)
+    finally:
+        if json_file == "-":
+            typer.echo(_as_json(table.rows), file=stdout)
+    held = sum(row.holds for row in table.rows)
+    failed = f", {errors} ended in an error" if errors else ""
+    say(f"{held} claims hold, {len(table.rows) - held} do not{failed}", bold=True, file=table.stream)
+    if errors or held < len(table.rows):
+        raise typer.Exit(1)
+
+
+def _choose_entries(ids: Sequence[str]) -> list[Entry]:
+    """The entries of these ids, papers and files, each once; the gallery when none is named."""
+    from afterfit.papers import entries, entries_of, find
+
+    gallery = entries() if not all(map(is_file, ids)) or not ids else {}
+    papers = {entry.paper.name for entry in gallery.values()}
+    chosen: dict[str, Entry] = {} if ids else gallery
+    for id in ids:
+        if id in papers:
+            chosen |= {entry.id: entry for entry in gallery.values() if entry.paper.name == id}
+        elif id in gallery:
+            chosen[id] = gallery[id]
+        elif "::" in id:
+            chosen[find(id).id] = find(id)
+        else:
+            require(is_file(id), f"there is no gallery entry, paper or file {id!r}: {nearest(id, [*gallery, *papers])}")
+            chosen |= entries_of(id)
+    return list(chosen.values())
+
+
+def _rows(
+    entries: Sequence[Entry], scale: str, ledger: Ledger, fresh: bool, quiet: bool
+) -> Iterator[tuple[Row, str] | str]:
+    """Every row with the day of its measurement if that was earlier, or what went wrong; a bar counts them."""
+    from afterfit._base.progress import progress_bar
+
+    total = sum(len(entry.claims) for entry in entries)
+    done = 0
+    with progress_bar("claims", False if quiet else None, of=total) as show:
+        for entry in entries:
+            # Runs come before the first row that they are for, and are at most a part of it.
+            found = _rows_of(entry, scale, ledger, fresh, lambda share: show(done + min(share, 0.99)))  # noqa: B023
+            for row in found:
+                done += 1
+                show(done)
+                yield row
+
+
+def _rows_of(
+    entry: Entry, scale: str, ledger: Ledger, fresh: bool, show: Callable[[float], None]
+) -> Iterator[tuple[Row, str] | str]:
+    """The rows of an entry: those that were kept first, and those that have to be measured."""
+    kept = {} if fresh else {c.words: k for c in entry.claims if (k := ledger.find(entry, c, scale)) is not None}
+    yield from ((row.row, row.date) for row in kept.values())
+    missing = [claim.words for claim in entry.claims if claim.words not in kept]
+    if not missing:
+        return
+    try:
+        checks = entry.verify_each(scale, show, but=kept)
+        for words, check in zip(missing, checks, strict=True):
+            try:
+                yield ledger.keep(entry, check()).row, ""
+            except Exception as error:
+                yield f"{entry.id}, {words}: {type(error).__name__}: {error}"
+    except Exception as error:  # of its runs, which all of its claims need
+        yield from (f"{entry.id}, {words}: {type(error).__name__}: {error}" for words in missing)
+
+
+@dataclasses.dataclass
+class _Table:
+    """Rows as they arrive: a table on a terminal, and lines that read well anywhere else."""
+
+    stream: TextIO
+    quiet: bool
+    rows: list[Row] = dataclasses.field(default_factory=list)
+
+    def show(self, row: Row, date: str) -> None:
+        """One row; `date` is when it was measured, if not now."""
+        self.rows.append(row)
+        when = f"measured on {date}" if date else f"{row.seconds:.1f} s"
+        if self.quiet:
+            self._say(row, f"{row.id}: {row.claim}")
+        elif self.stream.isatty():
+            self._add_row(row, date or f"{row.seconds:.1f}")
+        else:
+            self._say(row, f"{row.id}: {row.claim} ({row.scale}, {when})")
+            say(f"       paper:    {row.paper_says}", file=self.stream)
+            say(f"       measured: {row.measured}", file=self.stream)
+
+    def _say(self, row: Row, text: str) -> None:
+        say(f"{'holds' if row.holds else 'FAILS'}  {text}", file=self.stream)
+
+    def _add_row(self, row: Row, when: str) -> None:
+        """One row of a table whose columns have the same width in every row, so that it can grow."""
+        from rich.console import Console
+        from rich.table import Table
+        from rich.text import Text
+
+        # The stream is looked up anew: a live progress bar takes the row and stays below it.
+        console = Console(stderr=self.stream is sys.__stderr__, highlight=False)
+        before = self.rows[-2] if len(self.rows) > 1 else None
+        table = Table(box=None, expand=True, show_header=before is None, pad_edge=False)
+        table.add_column("", width=5)
+        for heading, ratio in (("claim", 3), ("the paper says", 4), ("measured", 4)):
+            table.add_column(heading, ratio=ratio)
+        table.add_column("seconds", width=10, justify="right")
+        mark = Text("holds", style="green") if row.holds else Text("FAILS", style="bold red")
+        table.add_row(mark, *(Text(text) for text in (row.claim, row.paper_says, row.measured)), when)
+        if before is None or before.id != row.id:
+            console.print(Text(f"{row.id} ({row.scale} scale)", style="bold"))
+        console.print(table)
+
+
+def _as_json(rows: Sequence[Row]) -> str:
+    from afterfit._base.files import json_text
+
+    return json_text([dataclasses.asdict(row) for row in rows], indent=2)
+
+
+def _write_json(path: Path, rows: Sequence[Row]) -> None:
+    from afterfit._base.files import write_atomically
+
+    write_atomically(path, f"{_as_json(rows)}\n".encode())
+
+
+def _check_writable(path: Path) -> None:
+    """Refuse a file that cannot be written, before the work whose results it is for."""
+    require(path.parent.is_dir(), f"--json {path}: there is no directory {path.parent}.")
+    require(not path.is_dir(), f"--json {path} is a directory: name a file in it.")
+    require(os.access(path.parent, os.W_OK), f"--json {path}: the directory {path.parent} cannot be written to.")

@@ -1,0 +1,244 @@
+"""Training: from an experiment to a run."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, PyTree
+
+from afterfit._base.definitions import as_compiled_last, compiled
+from afterfit._base.errors import require
+from afterfit._base.progress import progress_bar
+from afterfit._base.turns import attend, computing
+from afterfit._training.batches import Batch, Lane, numbers_as_arrays
+from afterfit._training.experiment import Experiment
+from afterfit._training.run import Run
+from afterfit._training.size import check_program, check_size
+from afterfit.dynamics import Dynamics
+from afterfit.dynamics._problem import Problem, pose
+from afterfit.inits import Init, Own
+from afterfit.models import Model
+from afterfit.penalties import NoPenalty, Penalty
+from afterfit.tasks import Data, Task
+
+__all__ = ["prepare", "run_experiment", "run_together", "train"]
+
+
+def train(
+    *,
+    task: Task,
+    model: Model,
+    dynamics: Dynamics,
+    penalty: Penalty | None = None,
+    init: Init | None = None,
+    seed: int = 0,
+    observations: int = 200,
+    progress: bool | None = None,
+) -> Run:
+    """Fit `model` to a draw of `task`, pulled by `penalty` and moved by `dynamics`; return the run it leaves.
+
+    `init` is where the parameters start (a `models.Function` brings its own). `seed` decides the data, the
+    initialisation and every random step; the same specification and seed give the same curves, bit for bit, on
+    the same machine. `observations` is how many log-spaced times are observed. `progress` shows a bar (None: on
+    a terminal). Ctrl-C ends the run early and keeps what was observed.
+
+    ```python
+    run = af.train(
+        task=af.tasks.SparseRecovery(n=100, sparsity=5, N=30),
+        model=af.models.Linear(),
+        penalty=af.penalties.L1(1e-5),
+        dynamics=af.dynamics.GradientDescent(lr=0.1, steps=1_000_000),
+        init=af.inits.ScaledGaussian(1e-6),
+    )
+    run.verdict
+    ```
+    """
+    experiment = Experiment(
+        task=task,
+        model=model,
+        dynamics=dynamics,
+        penalty=NoPenalty() if penalty is None else penalty,
+        init=Own() if init is None else init,
+        seed=seed,
+        observations=observations,
+    )
+    return run_experiment(experiment, progress=progress)
+
+
+def run_experiment(experiment: Experiment, *, progress: bool | Callable[[float], None] | None = None) -> Run:
+    """Carry out an experiment. `progress` is as for `train`, or a function to call with the share of work done."""
+    bar = contextlib.nullcontext(progress) if callable(progress) else progress_bar("training", progress)
+    with bar as show:
+        (run,) = run_together([experiment], show=show)
+    return run
+
+
+def run_together(
+    experiments: Sequence[Experiment],
+    *,
+    wanted: Collection[int] | None = None,
+    shared: bool = False,
+    show: Callable[[float], None] = lambda share: None,
+    ended: Callable[[Run, int], None] = lambda run, place: None,
+    stop: threading.Event | None = None,
+) -> list[Run]:
+    """Carry out experiments, those that differ in numbers only as one compiled program; the runs, in their order.
+
+    `wanted` are the places of those to carry out (all, if None); the others only keep their place, so that the bits of
+    the wanted are what they are with all of them. `shared` says that all have the same task and seed, and so the same
+    data. `show` is called with the share of work done, `ended` with each run, and its place, as soon as it has ended,
+    both from another thread. Ctrl-C, or setting `stop`, ends all runs at once and keeps what was observed; a run of
+    which nothing was is left out, and where that is every one of them, KeyboardInterrupt is raised.
+    """
+    lanes: dict[int, Lane] = {}  # those that are wanted, by their places
+    abandoned = threading.Event()
+
+    def show_all() -> None:
+        if abandoned.is_set():  # nobody waits any more
+            raise _Abandoned
+        show(sum(lane.progress for lane in lanes.values()) / len(lanes))
+
+    with computing(lambda: show(0.0)), _blas_on_one_thread():
+        try:
+            attend(lambda: _move(experiments, wanted, shared, lanes, show_all, ended), stop)
+        except KeyboardInterrupt:
+            abandoned.set()
+            lanes = {place: lane for place, lane in lanes.items() if lane.observations}
+            if not lanes:
+                raise
+            for place, lane in lanes.items():
+                if lane.interrupt():
+                    ended(lane.run(), place)
+        except BaseException:
+            abandoned.set()
+            raise
+        return [lane.run() for lane in lanes.values()]
+
+
+class _Abandoned(BaseException):
+    """Nobody waits for these runs any more."""
+
+
+def _move(
+    experiments: Sequence[Experiment],
+    wanted: Collection[int] | None,
+    shared: bool,
+    chosen: dict[int, Lane],
+    show: Callable[[], None],
+    ended: Callable[[Run, int], None],
+) -> None:
+    """Carry out experiments; their lanes appear in `chosen` as soon as they are posed."""
+    import xarray  # noqa: F401  (a run needs it at its end, and Ctrl-C is to end it at once)
+
+    began = time.monotonic()
+    data = experiments[0].draw() if shared else None
+    lanes = [Lane(experiment, *prepare(experiment, data)) for experiment in experiments]
+    chosen |= {place: lane for place, lane in enumerate(lanes) if wanted is None or place in wanted}
+    for place, lane in enumerate(lanes):
+        if place in chosen:
+            lane.seconds = (time.monotonic() - began) / len(chosen)
+        else:
+            lane.status = "not wanted"
+    for group in _by_structure(lanes):
+        if any(not lane.status for lane in group):
+            Batch(group, shared).run(lambda lane: ended(lane.run(), lanes.index(lane)), show)
+
+
+def _by_structure(lanes: Sequence[Lane]) -> list[list[Lane]]:
+    """Lanes that one compiled program can move."""
+    groups: dict[Any, list[Lane]] = {}
+    for lane in lanes:
+        groups.setdefault(lane.structure, []).append(lane)
+    return list(groups.values())
+
+
+@contextlib.contextmanager
+def _blas_on_one_thread():
+    """LAPACK without threads, which factorises small matrices often.
+
+    Two threads are no quicker on a few hundred rows, and wait for one another whenever another process has a core: a
+    step of boursier2025/fig2 then takes 10 to 60 ms in place of 1. And results would depend on how many there are.
+    """
+    import scipy.linalg.cython_lapack  # noqa: F401  (what JAX calls; it has to be loaded to be told)
+    import threadpoolctl
+
+    with threadpoolctl.threadpool_limits(limits=1, user_api="blas"):
+        yield
+
+
+def prepare(experiment: Experiment, data: Data | None = None) -> tuple[Problem, PyTree[Array]]:
+    """The problem and the initial parameters of an experiment; every mismatch is refused here.
+
+    `data` are the experiment's own, if they have been drawn already.
+    """
+    task, model = experiment.task, experiment.model
+    as_compiled_last((task, model, experiment.penalty, experiment.dynamics))
+    check_size(experiment)  # before any data are drawn
+    task.criteria.at()  # are they possible?
+    # Streams of one seed: 0 is the data's (Experiment.draw), 1 the initialisation's.
+    initial = model.initialise(experiment.init, task.signature, np.random.default_rng([experiment.seed, 1]))
+    problem = pose(task, model, experiment.penalty, experiment.draw() if data is None else data)
+    dtype = jnp.float64 if task.precision == "double" else jnp.float32
+    params = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), initial)
+    problem = eqx.tree_at(lambda p: p.model, problem, problem.model.anchored(params))
+    outputs = jax.eval_shape(lambda p: problem.model(p, problem.data.inputs), params)
+    _check_outputs(outputs)
+    wanted = problem.data.targets.shape
+    if task.metric == "accuracy":  # targets are class numbers, outputs one number a class
+        wanted = (*wanted, *task.signature.outputs)
+    require(
+        outputs.shape == wanted,
+        f"the model gives outputs of shape {outputs.shape}, but the task needs {wanted}.",
+    )
+    check_program(jax.grad(problem.loss), params, problem.data.n)
+    experiment.dynamics.check(problem, params)
+    if not model.responsive:
+        require(
+            _moves_outputs(problem, params, outputs),
+            "the model's outputs do not depend on its parameters: their derivative is exactly 0 at the start and at "
+            "random points of sizes from 1e-3 to 1e6, so that nothing can be learnt.",
+        )
+    return eqx.tree_at(lambda p: p.penalty, problem, numbers_as_arrays(problem.penalty, params)), params
+
+
+def _check_outputs(outputs: Any) -> None:
+    """Refuse what a model of the user's may give in place of an array of real numbers."""
+    require(
+        isinstance(outputs, jax.ShapeDtypeStruct),
+        f"the model must give one array of outputs, got {type(outputs).__name__}.",
+    )
+    require(
+        jnp.issubdtype(outputs.dtype, jnp.floating),
+        f"the model gives outputs of type {outputs.dtype}, which have no gradient: make them floating numbers.",
+    )
+
+
+def _moves_outputs(problem: Problem, params: PyTree[Array], outputs: jax.ShapeDtypeStruct) -> bool:
+    """Whether the outputs on the training data have a derivative that is not exactly 0, somewhere.
+
+    It may well be 0 at the start, as of a ReLU network whose units are all dead. Then random points of all sizes are
+    tried: what is flat at small ones (a unit below its threshold) is not at large ones, nor the other way round.
+    """
+    rng = np.random.default_rng(0)
+    noise = jax.tree.map(lambda leaf: jnp.asarray(rng.standard_normal(leaf.shape), leaf.dtype), params)
+    for start, random in ((1.0, 0.0), (1.0, 1.0), (0.0, 1e-3), (0.0, 1.0), (0.0, 1e3), (0.0, 1e6)):
+        point = jax.tree.map(lambda p, z, a=start, b=random: a * p + b * z, params, noise)
+        weights = jnp.asarray(rng.standard_normal(outputs.shape), outputs.dtype)
+        slope = _slope(problem.model, problem.data.inputs, point, weights)
+        if any(bool(jnp.any(leaf != 0)) for leaf in jax.tree.leaves(slope)):
+            return True
+    return False
+
+
+@compiled
+def _slope(model: Model, inputs: Any, params: PyTree[Array], weights: Array) -> PyTree[Array]:
+    """The gradient of a weighted sum of all outputs."""
+    return jax.vjp(lambda p: model(p, inputs), params)[1](weights)[0]

@@ -1,0 +1,110 @@
+"""Deterministic first-order methods, exactly as the papers define them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Key, PyTree
+
+from afterfit._base.errors import require
+from afterfit.dynamics._base import Discrete, State
+from afterfit.dynamics._problem import Problem, design_matrix
+from afterfit.models._inputs import as_inputs
+
+__all__ = ["GradientDescent", "LossScaledDescent", "ProjectedSubgradient", "ProximalGradient"]
+
+
+class GradientDescent(Discrete):
+    """θ ← θ − η(G + βH), G the gradient of the loss and H a subgradient of the penalty.
+
+    With a smooth penalty this is gradient descent; with L1 or the nuclear norm it is subgradient descent
+    (Notsawo et al. 2025, (1)).
+    """
+
+    follows_flow = True
+
+    def step(
+        self, problem: Problem, params: PyTree[Array], memory: Any, key: Key[Array, ""]
+    ) -> tuple[PyTree[Array], Any]:
+        return jax.tree.map(lambda p, g: p - self.lr * g, params, problem.gradient(params)), memory
+
+
+class ProximalGradient(Discrete):
+    """θ ← prox_{ηβh}(θ − ηG): ISTA for L1, singular value thresholding for the nuclear norm
+    (Notsawo et al. 2025, App. D)."""
+
+    follows_flow = True
+
+    def step(
+        self, problem: Problem, params: PyTree[Array], memory: Any, key: Key[Array, ""]
+    ) -> tuple[PyTree[Array], Any]:
+        forward = jax.tree.map(lambda p, g: p - self.lr * g, params, jax.grad(problem.loss)(params))
+        return problem.penalty.weighted_prox(forward, self.lr), memory
+
+    def check(self, problem: Problem, params: PyTree[Array]) -> None:
+        kind = type(problem.penalty).__name__.lstrip("_")
+        require(
+            problem.penalty.proximal,
+            f"ProximalGradient needs a penalty with a proximal map, such as L1, L2, Nuclear or L1 + L2, and {kind} has "
+            "none that is known: use GradientDescent.",
+        )
+
+
+class ProjectedSubgradient(Discrete):
+    """a ← Π(a − ηβH(a)), Π the projection onto {a : Xa = y} (Notsawo et al. 2025, App. D.1).
+
+    The data are fitted after one step; only the penalty's subgradient moves the weights after that. Needs
+    `models.Linear` and a squared loss.
+    """
+
+    follows_flow, fits_at_once = True, True
+
+    def remember(self, problem: Problem, params: PyTree[Array]) -> Float[Array, "n N"]:
+        return jnp.linalg.pinv(design_matrix(problem))
+
+    def step(
+        self, problem: Problem, params: PyTree[Array], memory: Float[Array, "n N"], key: Key[Array, ""]
+    ) -> tuple[PyTree[Array], Any]:
+        moved = jax.tree.map(lambda p, h: p - self.lr * h, params, problem.penalty.weighted_subgradient(params))
+        residual = problem.model(moved, problem.data.inputs) - problem.data.targets
+        if as_inputs(problem.data.inputs).selects:
+            return {"weights": moved["weights"] - residual}, memory
+        correction = (memory @ residual).reshape(moved["weights"].shape)
+        return {"weights": moved["weights"] - correction}, memory
+
+    def check(self, problem: Problem, params: PyTree[Array]) -> None:
+        design_matrix(problem)
+        require(
+            problem.task.metric == "error",
+            "ProjectedSubgradient fits targets exactly and needs a task with a squared loss.",
+        )
+
+
+class LossScaledDescent(Discrete):
+    """Gradient descent with the step η/L(θ), L the training loss, and time kept in logarithms.
+
+    θ ← θ − η∇L/L = θ − η∇log L (Lyu et al. 2023, App. B.1). Once the data are fitted L falls without end and
+    the training time t = Σ η/L leaves the range of floating-point numbers; the curves carry log₁₀ t. Without
+    penalty only, as in the paper: a penalty's gradient divided by L has no meaning in the limit.
+    """
+
+    def remember(self, problem: Problem, params: PyTree[Array]) -> Float[Array, ""]:
+        return jnp.asarray(-jnp.inf, jnp.float64)  # log t: double, whatever the precision of the task
+
+    def step(
+        self, problem: Problem, params: PyTree[Array], memory: Float[Array, ""], key: Key[Array, ""]
+    ) -> tuple[PyTree[Array], Any]:
+        log_loss, gradient = jax.value_and_grad(problem.log_loss)(params)
+        log_time = jnp.logaddexp(memory, (jnp.log(self.lr) - log_loss).astype(jnp.float64))
+        return jax.tree.map(lambda p, g: p - (self.lr * g).astype(p.dtype), params, gradient), log_time
+
+    def log10_time(self, state: State) -> Float[Array, ""]:
+        return state.memory / jnp.log(10.0)
+
+    def check(self, problem: Problem, params: PyTree[Array]) -> None:
+        require(
+            problem.penalty.weakest == 0,
+            "LossScaledDescent goes down the loss alone: leave the penalty out.",
+        )

@@ -1,0 +1,182 @@
+"""Gradient flow, dθ/dt = −∇(loss + β·penalty), by whatever method suits the problem."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, Key, PyTree
+
+from afterfit._base.definitions import Untold
+from afterfit._base.errors import require
+from afterfit.dynamics._base import Dynamics, State
+from afterfit.dynamics._methods import Case, Method
+from afterfit.dynamics._problem import Problem, norm
+
+__all__ = ["Continuous", "GradientFlow"]
+
+_EARLIEST = 1e-290  # 10⁻⁸ of which is still a number with all its digits
+_MOVED = 1e-4  # share of their norm by which parameters at rest may still move while time doubles
+
+
+class Continuous(Dynamics):
+    """A dynamics in continuous time, followed with an error of `rtol` and `atol` a step until time `until`.
+
+    `until="settled"` ends the run once the parameters have come to rest, which makes its verdict certain: not before
+    the penalty had ten times its time scale 1/β to act (without a penalty, before the loss is 10⁻⁶ of the initial one),
+    and when the last doubling of time moved the parameters by less than 10⁻⁴ of their norm. It gives up at `horizon`.
+    A run that needs more than `max_steps` steps stops there, keeps its curves, and says so. The first observation is
+    at `first` (10⁻⁸ of the end when not given).
+    """
+
+    until: float | str
+    rtol: float | None = None
+    atol: float = 1e-9
+    max_steps: int = 1_000_000
+    first: float | None = None
+    horizon: float | None = None
+    method: str = "auto"
+
+    def __check_init__(self):
+        if self.method != "auto":
+            Method.named(self.method)
+        if isinstance(self.until, str):
+            require(self.until == "settled", f'until must be a time or "settled", got {self.until!r}.')
+        elif isinstance(self.until, float):
+            require(self.until > 0, f"until must be a positive time, got {self.until}.")
+            require(
+                self.horizon is None,
+                f'horizon is for until="settled"; with until={self.until} leave it out, got {self.horizon}.',
+            )
+        for name in ("rtol", "atol", "horizon"):
+            value = getattr(self, name)
+            require(not isinstance(value, float) or value > 0, f"{name} must be positive, got {value}.")
+        require(self.max_steps >= 1, f"max_steps must be 1 or more, got {self.max_steps}.")
+        end = self.horizon if isinstance(self.until, str) else self.until
+        if isinstance(self.first, float) and isinstance(end, float):
+            require(
+                0 < self.first < end,
+                f"the first observation must lie between 0 and until={end}, got first={self.first}.",
+            )
+        for name, time in (("until", end), ("first", self.first)):
+            require(
+                not isinstance(time, float) or time >= _EARLIEST,
+                f"times are told apart from {_EARLIEST} on: {name} must be at least that, got {time}.",
+            )
+
+    @property
+    def end(self) -> float:
+        end = self.horizon if isinstance(self.until, str) else self.until
+        assert end is not None, "resolve() gives a settling run its horizon"
+        return end
+
+    def codes(self) -> Iterator[str]:
+        yield from super().codes()
+        for method in Method.known():
+            ours = method.__module__.partition(".")[0] == "afterfit"
+            if not ours and self.method in ("auto", method.name):
+                raise Untold(f"a flow may be followed by {method.__qualname__}, and what that computes is not told")
+
+    def targets(self, observations: int) -> np.ndarray:
+        return np.geomspace(self.first or 1e-8 * self.end, self.end, observations)
+
+    def position(self, state: State) -> Array:
+        return state.memory.time
+
+    def log10_time(self, state: State) -> Float[Array, ""]:
+        return jnp.log10(state.memory.time)
+
+    def trouble(self, state: State) -> Array:
+        return state.memory.stuck & (state.memory.time < self.end)
+
+    def settled(self, problem: Problem, before: State, now: State, initial_loss: float) -> bool:
+        if self.until != "settled" or float(now.memory.time) < 2 * float(before.memory.time):
+            return False
+        weakest = problem.penalty.weakest
+        acted = (
+            float(now.memory.time) * weakest >= 10
+            if weakest > 0
+            else float(problem.loss(now.params)) <= 1e-6 * initial_loss
+        )
+        return acted and self.at_rest(before, now)
+
+    @property
+    def afterword(self) -> str:
+        return f"not settled by its horizon, t={self.end:.3g}." if self.until == "settled" else ""
+
+    def at_rest(self, before: State, now: State) -> bool:
+        """Whether the parameters have hardly moved between two states."""
+        moved = norm(jax.tree.map(jnp.subtract, now.params, before.params))
+        return float(moved) <= _MOVED * float(norm(now.params))
+
+    def work(self, state: State) -> dict[str, Array]:
+        flow = state.memory
+        return {
+            "steps_accepted": state.step - flow.rejected,
+            "steps_rejected": flow.rejected,
+            "right_hand_sides": flow.right_hand_sides,
+            "linear_solves": flow.linear_solves,
+        }
+
+    @property
+    def knob(self) -> str:
+        return (
+            f"a larger dynamics.max_steps (now {self.max_steps}), a looser dynamics.rtol, "
+            "or a smaller penalty or initialisation"
+        )
+
+
+class GradientFlow(Continuous):
+    """Gradient flow: the limit of gradient descent as its step goes to 0, on the same clock.
+
+    `method` is how it is followed. `"auto"` chooses from the problem, and the run's `method` says what and why:
+
+    - `"exact"`: the closed form, for linear regression and `models.Tangent` with a squared loss;
+    - `"path"`: exact from one change of sign to the next, for `models.Linear` under `penalties.L1`;
+    - `"dual"`: as many variables as data, for `DiagonalNet` and `DiagonalProduct`;
+    - `"implicit"`: steps as long as the slow time scale 1/β allows, for few data and many parameters;
+    - `"stabilised"`: Runge–Kutta–Chebyshev steps, for stiff problems with many data;
+    - `"explicit"`: an adaptive Runge–Kutta method, for mild problems.
+
+    ```python
+    GradientFlow(until=2e4)
+    ```
+    """
+
+    follows_flow = True
+
+    def resolve(self, problem: Problem, params: PyTree[Array]) -> tuple[GradientFlow, str]:
+        case = Case(problem, params, self.horizon if isinstance(self.until, str) else self.until)
+        method, why = choose(case) if self.method == "auto" else (Method.named(self.method), "asked for")
+        rtol = method.default_rtol if self.rtol is None else self.rtol
+        horizon = case.horizon if case.until is None else self.horizon
+        return self.replace(method=method.name, rtol=rtol, horizon=horizon), f"{method.name}: {why}"
+
+    def check(self, problem: Problem, params: PyTree[Array]) -> None:
+        if self.method != "auto":
+            obstacle = Method.named(self.method).obstacle(problem, params)
+            others = [method.name for method in Method.in_turn() if method.obstacle(problem, params) is None]
+            require(
+                obstacle is None,
+                f"method {self.method!r} cannot follow this flow: {obstacle}. Here choose auto or one of: "
+                f"{', '.join(others)}.",
+            )
+
+    @property
+    def _method(self) -> Method:
+        assert self.rtol is not None, "resolve() gives a flow its tolerance"
+        return Method.named(self.method)(self.rtol, self.atol, self.max_steps)
+
+    def start(self, problem: Problem, params: PyTree[Array], key: Key[Array, ""]) -> State:
+        return State(params, self._method.start(problem, params), jnp.zeros((), jnp.int64), key)
+
+    def advance(self, problem: Problem, state: State, target: Array, limit: Int[Array, ""]) -> State:
+        return self._method.advance(problem, state, target, state.step + limit)
+
+
+def choose(case: Case) -> tuple[type[Method], str]:
+    """The method for this flow, and why."""
+    possible = (method for method in Method.in_turn() if method.obstacle(case.problem, case.params) is None)
+    return next((method, why) for method in possible if (why := method.preferred(case)) is not None)

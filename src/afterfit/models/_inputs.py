@@ -1,0 +1,308 @@
+"""What a model is shown: the few kinds of input, and how a linear map acts on each.
+
+Most inputs are plain arrays with one row per example. Two kinds have structure worth keeping: the observed
+entries of a matrix (`Entries`) and concatenated one-hot vectors (`OneHot`), whose product with a weight
+matrix is a table lookup rather than a matrix product. A new kind is a subclass of `Inputs`; whoever is given inputs
+asks `as_inputs` of them, and need not know which kinds there are.
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import functools
+import numbers
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, PyTree
+
+from afterfit._base.errors import SpecError, require
+
+__all__ = [
+    "Entries",
+    "Inputs",
+    "OneHot",
+    "Rows",
+    "Signature",
+    "as_classes",
+    "as_inputs",
+    "as_numbers",
+    "preactivations",
+    "through_lookup",
+]
+
+_BLOCK = 500_000  # numbers in a block of looked-up rows: 2 MB in single precision, about the size of a cache
+
+
+@dataclasses.dataclass(frozen=True)
+class Signature:
+    """What a model must know of a task to have parameters: the shapes of one input and of one output.
+
+    `inputs` is `(d,)` for vectors and `(rows, columns)` for matrices; `outputs` is `()` for one number and
+    `(c,)` for c numbers; `tokens` is how many symbols there are when inputs are made of symbols.
+    """
+
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...] = ()
+    tokens: int | None = None
+
+
+class Inputs(eqx.Module):
+    """The inputs of n examples. `n` is asked for where an array cannot tell it while JAX traces."""
+
+    selects: ClassVar[bool] = False  # whether outputs are the weights themselves where observed, and 0 elsewhere
+
+    @abc.abstractmethod
+    def measure(self, weights: Array) -> Array:
+        """⟨weights, input⟩ for every input: the outputs of a model that is linear in its input."""
+
+    @abc.abstractmethod
+    def each(self, f: Callable[[Any], Array]) -> Array:
+        """f of every input."""
+
+    @abc.abstractmethod
+    def design(self, n: int) -> Float[Array, "n ..."]:
+        """X, the inputs written out: what `measure` multiplies the weights with, one array an example."""
+
+    @abc.abstractmethod
+    def take(self, examples: Int[Array, " b"], targets: Array, n: int) -> tuple[Any, Array]:
+        """Inputs and targets of some examples."""
+
+    @abc.abstractmethod
+    def checked(self, signature: Signature, n: int, name: str, count: str) -> Any:
+        """The inputs as arrays of numbers, if they are n of that signature; `name` and `count` are for refusals."""
+
+    def layout(self, n: int) -> tuple[int, ...]:
+        """The shape of the outputs that are one number an input."""
+        return (n,)
+
+    def observed(self, values: Array, n: int) -> Array:
+        """Outputs, or targets, with one row an example."""
+        return values
+
+    def kernel(self, model: Any, params: PyTree[Array], n: int) -> Array | None:
+        """The tangent kernel JJᵀ in closed form; None where a model knows no shortcut on these inputs."""
+        return None
+
+
+class Rows(Inputs):
+    """A plain array, one row an example."""
+
+    rows: Any
+
+    def measure(self, weights: Array) -> Array:
+        if weights.ndim == 1:
+            return self.rows @ weights
+        return jnp.tensordot(self.rows, weights, axes=weights.ndim)
+
+    def each(self, f: Callable[[Any], Array]) -> Array:
+        return jax.vmap(f)(self.rows)
+
+    def design(self, n: int) -> Float[Array, "n ..."]:
+        return self.rows
+
+    def take(self, examples: Int[Array, " b"], targets: Array, n: int) -> tuple[Array, Array]:
+        return self.rows[examples], targets[examples]
+
+    def checked(self, signature: Signature, n: int, name: str, count: str) -> np.ndarray:
+        rows = as_numbers(self.rows, f"the task's {name}")
+        if signature.tokens is not None:
+            rows = as_classes(rows, f"the task's {name}", signature.tokens)
+        _check_shape(rows.shape, signature, n, name, count)
+        return rows
+
+    def kernel(self, model: Any, params: PyTree[Array], n: int) -> Array | None:
+        weights = model.weight_kernel(params) if self.rows.ndim == 2 else None
+        return None if weights is None else (self.rows * weights) @ self.rows.T
+
+
+class Entries(Inputs):
+    """Observed entries of a matrix: 1 where observed, 0 elsewhere.
+
+    The outputs on these inputs are the whole matrix with the unobserved entries set to zero: a product with a
+    mask costs less than gathering and scattering the entries, at every size the papers use.
+    """
+
+    selects = True
+
+    mask: Float[Any, "rows columns"]
+
+    def places(self, n: int) -> tuple[Int[Array, " n"], Int[Array, " n"]]:
+        """Rows and columns of the observed entries."""
+        rows, columns = jnp.nonzero(self.mask, size=n)
+        return rows, columns
+
+    def measure(self, weights: Array) -> Array:
+        return self.mask * weights
+
+    def each(self, f: Callable[[Any], Array]) -> Array:
+        # An input is x = (i, j): the function is evaluated on the whole grid.
+        rows, columns = (jnp.arange(m) for m in self.mask.shape)
+        return self.mask * jax.vmap(lambda i: jax.vmap(lambda j: f((i, j)))(columns))(rows)
+
+    def design(self, n: int) -> Float[Array, "n rows columns"]:
+        chosen = jnp.nonzero(self.mask.ravel(), size=n)[0]
+        return jnp.eye(self.mask.size, dtype=self.mask.dtype)[chosen].reshape(n, *self.mask.shape)
+
+    def take(self, examples: Int[Array, " b"], targets: Array, n: int) -> tuple[Entries, Array]:
+        rows, columns = self.places(n)
+        mask = jnp.zeros_like(self.mask).at[rows[examples], columns[examples]].add(1)
+        return Entries(mask), mask * targets
+
+    def checked(self, signature: Signature, n: int, name: str, count: str) -> Entries:
+        mask = as_numbers(self.mask, f"the task's {name}")
+        seen = max(int(np.count_nonzero(mask)), 1)
+        require(
+            mask.shape == tuple(signature.inputs) and seen == n,
+            f"the task's {name} are {seen} entries of a matrix {mask.shape}, but {count}={n} of "
+            f"{signature.inputs} were promised.",
+        )
+        return Entries(mask)
+
+    def layout(self, n: int) -> tuple[int, ...]:
+        return np.shape(self.mask)
+
+    def observed(self, values: Array, n: int) -> Array:
+        return values[self.places(n)]
+
+    def kernel(self, model: Any, params: PyTree[Array], n: int) -> Array | None:
+        return model.entries_kernel(params, *self.places(n))
+
+
+class OneHot(Inputs):
+    """Each example is k tokens in range(size), standing for the concatenation of their one-hot vectors."""
+
+    tokens: Int[Any, "n k"]
+    size: int = eqx.field(static=True)
+
+    def measure(self, weights: Array) -> Array:
+        return sum((weights[row] for row in self.rows()), start=jnp.zeros((), weights.dtype))
+
+    def each(self, f: Callable[[Any], Array]) -> Array:
+        return jax.vmap(f)(self.dense())
+
+    def design(self, n: int) -> Float[Array, "n k*size"]:
+        return self.dense()
+
+    def take(self, examples: Int[Array, " b"], targets: Array, n: int) -> tuple[OneHot, Array]:
+        return OneHot(self.tokens[examples], self.size), targets[examples]
+
+    def checked(self, signature: Signature, n: int, name: str, count: str) -> OneHot:
+        tokens = as_classes(as_numbers(self.tokens, f"the task's {name}"), f"the task's {name}", self.size)
+        _check_shape((len(tokens), tokens.shape[1] * self.size), signature, n, name, count)
+        return OneHot(tokens, self.size)
+
+    def dense(self) -> Float[Array, "n k*size"]:
+        """The one-hot vectors written out."""
+        return jax.nn.one_hot(self.tokens, self.size).reshape(self.tokens.shape[0], -1)
+
+    def rows(self) -> list[Int[Array, " n"]]:
+        """Which rows of a (k·size)-row table the examples add up."""
+        return [self.tokens[:, k] + k * self.size for k in range(self.tokens.shape[1])]
+
+
+def as_inputs(inputs: Any) -> Inputs:
+    """Inputs as what can be asked of them; a plain array is rows."""
+    return inputs if isinstance(inputs, Inputs) else Rows(inputs)
+
+
+def _check_shape(shape: tuple[int, ...], signature: Signature, n: int, name: str, count: str) -> None:
+    wanted = (n, *signature.inputs)
+    require(shape == wanted, f"the task's {name} have shape {shape}, but its {count} and signature say {wanted}.")
+
+
+def as_numbers(value: Any, name: str) -> np.ndarray:
+    """What a user gives as numbers, as a NumPy array of floating ones; `name` is what error messages call it.
+
+    Takes whatever NumPy can read: lists, arrays of NumPy, JAX, pandas and xarray, tensors of PyTorch. Whole numbers and
+    truth values become floating, or arithmetic with bytes would go round at 256. Anything that is not an array of
+    finite real numbers is refused.
+    """
+    require(
+        not (hasattr(value, "toarray") or hasattr(value, "todense")),
+        f"{name} is a sparse matrix: write it out, as {name}.toarray() or {name}.todense().",
+    )
+    require(not _hides_something(value), f"{name} is a masked array with entries masked: fill them, or leave them out.")
+    try:
+        array = np.asarray(value)
+    except Exception as error:  # ragged lists; a tensor that is on another device or asks for gradients says so itself
+        first = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+        raise SpecError(f"{name} cannot be made an array of numbers: {first}.") from None
+    if array.dtype == object and all(isinstance(item, numbers.Real | np.bool_) for item in array.flat):
+        array = array.astype(float)  # columns of several types, as a table has them
+    real = any(jnp.issubdtype(array.dtype, kind) for kind in (jnp.bool_, jnp.integer, jnp.floating))
+    require(real, f"{name} must be real numbers, got {_in_words(array)}.")
+    # Single precision holds all numbers of up to two bytes; extended precision is more than JAX has.
+    wide = array.dtype.itemsize > 2 and array.dtype != np.float32
+    array = np.asarray(array, np.float64 if wide else np.float32)
+    require(bool(np.all(np.isfinite(array))), f"{name} has entries that are not finite numbers.")
+    return array
+
+
+def as_classes(numbers: np.ndarray, name: str, classes: int | None = None) -> np.ndarray:
+    """Class numbers, or symbols, as whole numbers from 0 (to below `classes`)."""
+    whole = bool(np.all(numbers == np.round(numbers)) and numbers.min() >= 0)
+    require(whole, f"{name} must be class numbers 0, 1, …, got {np.unique(numbers)[:5]}.")
+    require(
+        classes is None or numbers.max() < classes,
+        f"{name} must be class numbers below {classes}, as the task's signature says, got {numbers.max():g}.",
+    )
+    return numbers.astype(np.int64)
+
+
+def _hides_something(value: Any) -> bool:
+    """Whether a masked array, or a list of arrays with one among them, has entries masked."""
+    if isinstance(value, list | tuple):
+        return any(map(_hides_something, value))
+    return isinstance(value, np.ma.MaskedArray) and bool(np.ma.is_masked(value))
+
+
+def _in_words(array: np.ndarray) -> str:
+    """What an array holds that is not numbers."""
+    if array.dtype == object:
+        odd = next((item for item in array.flat if not isinstance(item, numbers.Real)), None)
+        return f"objects such as {odd!r:.40}"
+    kinds = {"U": "words", "S": "words", "c": "complex numbers", "M": "dates", "m": "durations"}
+    return kinds.get(array.dtype.kind, str(array.dtype))
+
+
+def preactivations(
+    inputs: Float[Array, "n d"], weight: Float[Array, "h d"], bias: Float[Array, " h"] | None
+) -> Float[Array, "n h"]:
+    """W x + b for every input."""
+    h = inputs @ weight.T
+    return h if bias is None else h + bias
+
+
+def through_lookup(
+    f: Callable[[Float[Array, "m h"]], Array],
+    inputs: OneHot,
+    weight: Float[Array, "h d"],
+    bias: Float[Array, " h"] | None,
+) -> Array:
+    """f(W x + b) for every input, f acting on each example by itself and giving one column an example.
+
+    Looking rows up is quick; writing their n x h sums to memory, and reading them back for the gradient, is not.
+    So the sums are never kept: a block of examples that stays in the cache goes all the way through f, and is
+    looked up once more on the way back. Only products of matrices inside f are kept, being dearer than memory.
+    """
+    n, k = inputs.tokens.shape
+    # The bias is shared out over the k looked-up rows: adding it to the small table costs less than adding it to
+    # all examples. One table a token, since the gradient of every block is added to all that it looks into.
+    table = weight.T if bias is None else weight.T + bias / k
+    tables = jnp.split(table, k)
+
+    def block(tokens: Int[Array, "m k"]) -> Array:
+        return f(functools.reduce(jnp.add, (table[tokens[:, i]] for i, table in enumerate(tables))))
+
+    blocks = max(1, round(n * weight.shape[0] / _BLOCK))
+    m = -(-n // blocks)
+    padded = jnp.pad(inputs.tokens, ((0, blocks * m - n), (0, 0))).reshape(blocks, m, k)
+    again = jax.checkpoint(block, prevent_cse=False, policy=jax.checkpoint_policies.dots_saveable)
+    outputs = jnp.moveaxis(jax.lax.map(again, padded), -1, 1)
+    return outputs.reshape(blocks * m, *outputs.shape[2:])[:n]

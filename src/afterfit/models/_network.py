@@ -1,0 +1,144 @@
+"""ReLU networks."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from afterfit._base.errors import SpecError, nearest, require
+from afterfit.models._base import Model, Parameter
+from afterfit.models._inputs import OneHot, Signature, preactivations, through_lookup
+
+__all__ = ["MLP", "EmbeddingMLP"]
+
+_BIASES = ("none", "hidden", "all")
+
+
+class MLP(Model):
+    """Fully connected ReLU network of any depth.
+
+    `hidden` are the widths of the hidden layers; `biases` says which layers have one: `"none"`, `"hidden"`
+    (all but the last: W₂ ReLU(W₁x + b₁), Lyu et al. 2023, (1)), or `"all"`. Weights have the papers' shape
+    (outputs, inputs).
+
+    ```python
+    MLP(hidden=(1024,), biases="hidden")
+    ```
+    """
+
+    smooth, responsive = False, True
+
+    hidden: tuple[int, ...]
+    biases: str = "none"
+
+    def __check_init__(self):
+        require(
+            len(self.hidden) >= 1 and all(h >= 1 for h in self.hidden),
+            f"hidden must be one or more positive widths, such as (100,), got {self.hidden!r}.",
+        )
+        require(self.biases in _BIASES, f"unknown biases {self.biases!r}: {nearest(self.biases, _BIASES)}")
+
+    def parameters(self, signature: Signature) -> dict[str, list[dict[str, Parameter]]]:
+        require(
+            len(signature.inputs) == 1,
+            f"an MLP takes vectors, but the task has inputs of shape {signature.inputs}: choose a matrix model.",
+        )
+        sizes = [signature.inputs[0], *self.hidden, int(np.prod(signature.outputs))]
+        layers = []
+        for depth, (m, n) in enumerate(itertools.pairwise(sizes)):
+            layer = {"weight": Parameter((n, m), fan_in=m)}
+            last = depth == len(sizes) - 2
+            if self.biases == "all" or (self.biases == "hidden" and not last):
+                layer["bias"] = Parameter((n,), fan_in=m, bias=True)
+            layers.append(layer)
+        # The output shape is kept as a fact about the last layer: () and (1,) have the same weights.
+        if signature.outputs == ():
+            layers[-1]["weight"] = Parameter((sizes[-2],), fan_in=sizes[-2])
+            if "bias" in layers[-1]:
+                layers[-1]["bias"] = Parameter((), fan_in=sizes[-2], bias=True)
+        return {"layers": layers}
+
+    def __call__(self, params: dict[str, list[dict[str, Array]]], inputs: Any) -> Array:
+        first, *inner, last = params["layers"]
+
+        def hidden(h: Float[Array, "n h"]) -> Float[Array, "n h"]:
+            for layer in inner:
+                h = preactivations(jax.nn.relu(h), layer["weight"], layer.get("bias"))
+            return jax.nn.relu(h)
+
+        if isinstance(inputs, OneHot):
+            # Columns, W₂Hᵀ and not HW₂ᵀ: the gradient of W₂ is then a product of arrays as they lie in memory.
+            outputs = through_lookup(lambda h: last["weight"] @ hidden(h).T, inputs, first["weight"], first.get("bias"))
+            return outputs + last["bias"] if "bias" in last else outputs
+        return preactivations(
+            hidden(preactivations(inputs, first["weight"], first.get("bias"))), last["weight"], last.get("bias")
+        )
+
+    @property
+    def operations(self) -> int:
+        return len(self.hidden) + 1
+
+    @property
+    def degree(self) -> int | None:
+        # A bias adds a term of its own layer's degree; it matches the other terms only in the first layer.
+        first_only = self.biases == "hidden" and len(self.hidden) == 1
+        return len(self.hidden) + 1 if self.biases == "none" or first_only else None
+
+    def zero_last_layer(self, params: Any) -> Any:
+        *others, last = params["layers"]
+        return {"layers": [*others, jax.tree.map(np.zeros_like, last)]}
+
+    def symmetrise(self, params: Any) -> Any:
+        require(
+            len(self.hidden) == 1 and self.hidden[0] % 2 == 0,
+            f"copies with opposite signs need one hidden layer of even width, got hidden={self.hidden}.",
+        )
+        first, last = params["layers"]
+        half = self.hidden[0] // 2
+        first = {name: np.concatenate([array[:half]] * 2) for name, array in first.items()}
+        out = last["weight"][..., :half]
+        last = {name: np.zeros_like(array) for name, array in last.items()}
+        last["weight"] = np.concatenate([out, -out], axis=-1)
+        return {"layers": [first, last]}
+
+
+class EmbeddingMLP(Model):
+    """b₂ + W₂ ReLU(b₁ + W₁(E⟨x₁⟩ ∘ E⟨x₂⟩)): tokens embedded, multiplied entrywise (Notsawo et al. 2025, §2.1)."""
+
+    smooth, responsive = False, True
+
+    embedding: int = 64
+    hidden: int = 64
+
+    def __check_init__(self):
+        require(
+            min(self.embedding, self.hidden) >= 1,
+            f"embedding and hidden must be positive, got {self.embedding} and {self.hidden}.",
+        )
+
+    def parameters(self, signature: Signature) -> dict[str, Parameter]:
+        if signature.tokens is None:
+            raise SpecError("an EmbeddingMLP takes tokens: choose a task such as ModularArithmetic, or an MLP.")
+        p, d1, d2 = signature.tokens, self.embedding, self.hidden
+        outputs = int(np.prod(signature.outputs))
+        return {
+            "E": Parameter((p, d1), fan_in=p),
+            "W1": Parameter((d2, d1), fan_in=d1),
+            "b1": Parameter((d2,), fan_in=d1, bias=True),
+            "W2": Parameter((outputs, d2), fan_in=d2),
+            "b2": Parameter((outputs,), fan_in=d2, bias=True),
+        }
+
+    def __call__(self, params: dict[str, Array], inputs: OneHot | Int[Array, "n 2"]) -> Float[Array, "n outputs"]:
+        tokens = inputs.tokens if isinstance(inputs, OneHot) else inputs
+        embedded = jnp.prod(params["E"][tokens], axis=1)
+        h = jax.nn.relu(preactivations(embedded, params["W1"], params["b1"]))
+        return preactivations(h, params["W2"], params["b2"])
+
+    def zero_last_layer(self, params: Any) -> Any:
+        return params | {"W2": np.zeros_like(params["W2"]), "b2": np.zeros_like(params["b2"])}

@@ -1,0 +1,229 @@
+"""Tasks from data that exist already: the user's arrays, and images in files."""
+
+from __future__ import annotations
+
+import gzip
+import math
+import zlib
+from pathlib import Path
+from typing import Any, ClassVar
+
+import equinox as eqx
+import numpy as np
+
+from afterfit._base.definitions import digest_of_arrays, held
+from afterfit._base.errors import SpecError, require
+from afterfit._diagnose.thresholds import Criteria
+from afterfit.losses import CrossEntropy, Exponential, Logistic, Loss, Squared
+from afterfit.models._inputs import Signature, as_classes, as_numbers
+from afterfit.tasks._base import Data, Task, check_choice, check_positive
+
+__all__ = ["Arrays", "Images"]
+
+_ARRAYS = ("X", "y", "X_test", "y_test")
+_LOSSES = {
+    "squared": Squared,
+    "logistic": Logistic,
+    "exponential": Exponential,
+    "cross_entropy": CrossEntropy,
+}
+
+
+class Arrays(Task):
+    """A task from the user's own arrays, one row an example.
+
+    Arrays are whatever NumPy can read (lists, arrays of NumPy, JAX, pandas and xarray, tensors of PyTorch), of finite
+    real numbers. Whole numbers become floating; a function that looks symbols up begins with `x.astype(int)`.
+
+    `loss_name` is `"squared"` (targets are numbers), `"logistic"` or `"exponential"` (targets ±1), or
+    `"cross_entropy"` (targets are class numbers from 0); `reduction` its factor. `fit` and `generalise` are the
+    levels of the training and test metric that count as fitted and generalised.
+
+    ```python
+    task = af.tasks.Arrays(X, y, X_test, y_test, loss_name="squared")
+    ```
+    """
+
+    in_python_only: ClassVar[bool] = True
+    meaning: ClassVar[int] = 2  # 1 did not tell arrays of different types apart
+
+    X: Any
+    y: Any
+    X_test: Any
+    y_test: Any
+    loss_name: str = "squared"
+    reduction: str = "mean"
+    fit: float | None = None
+    generalise: float | None = None
+
+    def __post_init__(self):
+        for name in _ARRAYS:  # copies of one's own: what the user does to his arrays later changes nothing here
+            object.__setattr__(self, name, held(as_numbers(getattr(self, name), name)))
+        super().__post_init__()
+
+    def __check_init__(self):
+        check_choice("loss_name", self.loss_name, tuple(_LOSSES))
+        Squared(self.reduction)  # refuses an unknown reduction
+        self.criteria.at()  # are they possible?
+        shapes = {name: np.shape(getattr(self, name)) for name in _ARRAYS}
+        said = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
+        for inputs, targets in (("X", "y"), ("X_test", "y_test")):
+            require(
+                len(shapes[inputs]) >= 2 and shapes[inputs][0] > 0,
+                f"{inputs} needs one row per example and at least one example, got {said}.",
+            )
+            require(
+                shapes[targets][:1] == shapes[inputs][:1],
+                f"{inputs} and {targets} must have the same number of rows, got {said}.",
+            )
+        require(
+            shapes["X"][1:] == shapes["X_test"][1:] and shapes["y"][1:] == shapes["y_test"][1:],
+            f"training and test examples must have the same shape, got {said}.",
+        )
+        y = np.concatenate([np.ravel(self.y), np.ravel(self.y_test)])
+        if self.loss_name in ("logistic", "exponential"):
+            require(
+                set(np.unique(y)) <= {-1, 1},
+                f"{self.loss_name} loss wants labels -1 and 1, got {np.unique(y)[:5]}.",
+            )
+        if self.loss_name == "cross_entropy":
+            require(len(shapes["y"]) == 1, f"cross_entropy wants class numbers, one an example, got {said}.")
+            as_classes(y, "y")
+
+    @property
+    def signature(self) -> Signature:
+        if self.loss_name == "cross_entropy":
+            return Signature(np.shape(self.X)[1:], (int(max(np.max(self.y), np.max(self.y_test))) + 1,))
+        return Signature(np.shape(self.X)[1:], np.shape(self.y)[1:])
+
+    @property
+    def numbers(self) -> int:
+        # Those that are there already, and the outputs that are compared with them.
+        outputs = math.prod(self.signature.outputs)
+        return sum(getattr(self, name).size for name in _ARRAYS) + (len(self.X) + len(self.X_test)) * outputs
+
+    @property
+    def loss(self) -> Loss:
+        return _LOSSES[self.loss_name](self.reduction)
+
+    @property
+    def criteria(self) -> Criteria:
+        if self.metric == "error":
+            default, make = (1e-2, 1e-1), Criteria.errors
+        else:
+            default, make = (0.99, 0.95), Criteria.accuracies
+        given = (self.fit, self.generalise)
+        return make(*(usual if value is None else value for value, usual in zip(given, default, strict=True)))
+
+    def draw(self, rng: np.random.Generator) -> Data:
+        y, y_test = self.y, self.y_test
+        if self.loss_name == "cross_entropy":
+            y, y_test = y.astype(int), y_test.astype(int)
+        return Data(self.X, y, self.X_test, y_test, n=len(self.X), n_test=len(self.X_test))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Shapes and a digest stand for the arrays, which a specification does not hold."""
+        shapes = {name: list(np.shape(getattr(self, name))) for name in _ARRAYS}
+        if "_sha256" not in vars(self):  # once: nobody can write to them
+            object.__setattr__(self, "_sha256", digest_of_arrays(getattr(self, name) for name in _ARRAYS))
+        others = self._settings(but=_ARRAYS)
+        return {**self._said_of_it(), "shapes": shapes, "sha256": vars(self)["_sha256"], **others}
+
+
+class Images(Task):
+    """Image classification from files in MNIST's format, with cross-entropy (Notsawo et al. 2025, App. H.3.4).
+
+    `folder` holds the four usual files (`train-images-idx3-ubyte`, `train-labels-idx1-ubyte`, `t10k-…`), plain
+    or gzipped. n training images are drawn from the first pair, all of the second are tested. Pixels are
+    scaled to [0, 1]. Nothing is downloaded. `sha256` tells what is in the files: other files are another task.
+    """
+
+    folder: str
+    n: int = 1000
+    sha256: str = ""  # of what is in the files; found out where it is not given
+    precision: str = eqx.field(default="single", kw_only=True)
+
+    def __post_init__(self):
+        super().__post_init__()
+        _, found = self._read_files()
+        object.__setattr__(self, "sha256", found)
+
+    def __check_init__(self):
+        check_positive(n=self.n)
+        available = _idx_shape(_idx_path(self.folder, "train-images-idx3-ubyte"))[0]
+        require(
+            self.n <= available,
+            f"{self.folder} has {available} training images, but n={self.n} were asked for.",
+        )
+
+    def _read_files(self) -> tuple[list[np.ndarray], str]:
+        """What is in the files, and its digest: they may have been replaced since this task was made."""
+        arrays = [read_idx(_idx_path(self.folder, name)) for name in _MNIST]
+        found = digest_of_arrays(arrays)
+        require(
+            self.sha256 in ("", found),
+            f"the files in {self.folder} are no longer those that this task is about: make it anew, without sha256.",
+        )
+        return arrays, found
+
+    @property
+    def signature(self) -> Signature:
+        _, height, width = _idx_shape(_idx_path(self.folder, "train-images-idx3-ubyte"))
+        labels = read_idx(_idx_path(self.folder, "train-labels-idx1-ubyte"))
+        return Signature((height * width,), (int(labels.max()) + 1,))
+
+    @property
+    def loss(self) -> Loss:
+        return CrossEntropy("mean")
+
+    @property
+    def criteria(self) -> Criteria:
+        return Criteria.accuracies(generalise=0.85)
+
+    def draw(self, rng: np.random.Generator) -> Data:
+        (X, y, X_test, y_test), _ = self._read_files()
+        chosen = rng.choice(len(X), self.n, replace=False)
+        X, X_test = (images.reshape(len(images), -1) / 255 for images in (X[chosen], X_test))
+        return Data(X, y[chosen].astype(int), X_test, y_test.astype(int), n=self.n, n_test=len(X_test))
+
+
+_MNIST = (
+    "train-images-idx3-ubyte",
+    "train-labels-idx1-ubyte",
+    "t10k-images-idx3-ubyte",
+    "t10k-labels-idx1-ubyte",
+)
+
+
+def _idx_path(folder: str, name: str) -> Path:
+    for path in (Path(folder) / name, Path(folder) / f"{name}.gz"):
+        if path.is_file():
+            return path
+    raise SpecError(f"{folder} has no {name} (nor {name}.gz): put MNIST's four files there.")
+
+
+def _idx_shape(path: Path) -> tuple[int, ...]:
+    """The shape in the header of an IDX file: two zero bytes, the type (8: unsigned byte), the rank, the sizes."""
+    magic = _read(path, 4)
+    require(len(magic) == 4 and magic[:3] == b"\x00\x00\x08", f"{path.name} is not an IDX file of bytes.")
+    rank = magic[3]
+    header = _read(path, 4 + 4 * rank)[4:]
+    require(len(header) == 4 * rank, f"{path.name} is cut short: its header is not complete.")
+    return tuple(int.from_bytes(header[4 * k : 4 * k + 4], "big") for k in range(rank))
+
+
+def read_idx(path: Path) -> np.ndarray:
+    """The array in an IDX file, the format of MNIST."""
+    shape = _idx_shape(path)
+    content = np.frombuffer(_read(path)[4 + 4 * len(shape) :], dtype=np.uint8)
+    require(content.size == np.prod(shape), f"{path.name} is cut short: {content.size} bytes for shape {shape}.")
+    return content.reshape(shape)
+
+
+def _read(path: Path, count: int = -1) -> bytes:
+    """The first `count` bytes of a file, or all of them, unzipped."""
+    try:
+        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
+            return file.read(count)
+    except (EOFError, gzip.BadGzipFile, zlib.error):
+        raise SpecError(f"{path.name} is cut short or damaged: it cannot be unzipped.") from None

@@ -1,0 +1,72 @@
+"""One page on a run: which theorems speak to it, whether their assumptions hold, what they predict, what happened."""
+
+from __future__ import annotations
+
+import dataclasses
+import textwrap
+
+from afterfit._base import html
+from afterfit._base.turns import computing
+from afterfit._training.run import Run
+from afterfit.theory._clocks import Clocks
+from afterfit.theory._limits import Limits
+from afterfit.theory._named import Named
+from afterfit.theory._theorems import Case, Theorem
+
+__all__ = ["Explanation", "Readings", "explain"]
+
+
+class Readings(Named):
+    """The theorems that speak to one run; `silent` says of the others why they do not."""
+
+    def __str__(self) -> str:
+        return "\n\n".join(map(str, self)) or "No theorem of the four papers speaks to this run."
+
+    def _repr_html_(self) -> str:
+        read = "".join(theorem._repr_html_() for theorem in self)
+        return (read or f"<p>{html.escape(self)}</p>") + self._silent_html()
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Explanation:
+    """What theory says of a run. Print it for the page.
+
+    `readings` are the theorems that speak to it, by class, by name and in order.
+    """
+
+    verdict: str
+    readings: Readings
+    limits: Limits
+    clocks: Clocks
+
+    def __str__(self) -> str:
+        others = "\n".join(f"  {theorem.name}: {why}" for theorem, why in self.readings.silent.items())
+        parts = [
+            self.verdict,
+            str(self.readings),
+            f"Where it could end\n{textwrap.indent(str(self.limits), '  ')}",
+            f"When it should turn\n{textwrap.indent(str(self.clocks), '  ')}",
+            f"Theorems that do not speak to it\n{others}" if others else "",
+        ]
+        return "\n\n".join(filter(None, parts))
+
+    def __repr__(self) -> str:
+        counts = f"{len(self.readings)} theorems, {len(self.limits)} limits and {len(self.clocks)} clocks"
+        return f"<Explanation: {counts} of a run. {self.verdict}>"
+
+    def _repr_html_(self) -> str:
+        parts = (self.readings, self.limits, self.clocks)
+        return f"<p>{html.escape(self.verdict)}</p>" + "".join(part._repr_html_() for part in parts)
+
+
+def explain(run: Run) -> Explanation:
+    """Which theorem speaks to a run, whether its assumptions hold here, what it predicts, and what happened.
+
+    ```python
+    print(af.theory.explain(run))
+    ```
+    """
+    case = Case(run)
+    with computing():
+        readings = Readings.of(Theorem.known(), case.instance, lambda theorem: theorem(case))
+    return Explanation(str(run.verdict), readings, case.limits, case.clocks)

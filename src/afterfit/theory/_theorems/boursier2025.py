@@ -1,0 +1,55 @@
+"""Boursier et al. 2025: two time scales."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from afterfit.theory._clocks import SlowTime
+from afterfit.theory._instance import Instance
+from afterfit.theory._kernel import MOST
+from afterfit.theory._landscape import hessian_rank
+from afterfit.theory._limits import Lasso, NuclearPenalised, Ridge
+from afterfit.theory._theorems._base import Case, Check, Outcome, Theorem, smooth
+from afterfit.theory.obstacles import not_decayed, not_squared
+
+__all__ = ["TwoTimeScales"]
+
+
+class TwoTimeScales(Theorem):
+    name = "Boursier et al. 2025, Props 1 to 4"
+    says = (
+        "With weak decay λ, the run follows the unregularised flow to the solutions, then at times of order 1/λ the "
+        "Riemannian flow of the norm among them, to a KKT point of least norm."
+    )
+
+    @classmethod
+    def obstacle(cls, instance: Instance) -> str | None:
+        return not_squared(instance) or not_decayed(instance)
+
+    def assumptions(self, case: Case) -> Iterator[Check]:
+        yield smooth(case.instance, "Assumption 1: F is C³")
+        if case.instance.targets.size > MOST:
+            yield Check("Assumption 2: constant rank of the Hessian", f"more than {MOST} outputs", None)
+            return
+        manifold = hessian_rank(case.instance.problem, case.instance.end)
+        m = case.instance.targets.size
+        yield Check(
+            "Assumption 2 at the end: full rank, Morse–Bott gap",
+            f"rank {manifold.rank} of {m} outputs, dimension {manifold.dimension}, gap η = {manifold.gap:.2g} of "
+            f"{manifold.eigenvalues[0]:.2g}",
+            manifold.rank == m,
+        )
+        yield Check("the end interpolates", f"‖f − y‖/‖y‖ = {manifold.misfit:.2g}", manifold.misfit <= 1e-2)
+
+    def predictions(self, case: Case) -> Iterator[Outcome]:
+        told = case.clocks.get(SlowTime)
+        if told is not None:
+            seen = (
+                "no turn was seen" if told.measured is None else f"half-way at {told.measured:.3g}, {told.ratio:.2g}/λ"
+            )
+            yield Outcome(f"the slow phase at times of order 1/λ = {told.prediction:.3g}", seen)
+        if case.kkt is not None:
+            yield Outcome("the end is a KKT point of least norm (R2)", f"residual {case.kkt.residual:.2g} at the end")
+        ends = [said for _, said in case.near(NuclearPenalised, Lasso, Ridge)]
+        if ends:
+            yield Outcome("the global minimum at this λ", "ended " + ", ".join(ends))
