@@ -273,7 +273,8 @@ def bar(*_):
             os.kill(os.getpid(), signal.SIGINT)
     yield update
 
-sys.modules["afterfit._training.train"].progress_bar = bar  # afterfit._training.train itself is the function
+import afterfit._training.train
+afterfit._training.train.progress_bar = bar
 """
     make_run().save("here/runs/my")
     Path("here/.afterfit").touch()
@@ -588,7 +589,7 @@ def test_what_the_machine_cannot_do_is_no_bug_of_ours(monkeypatch, tmp_path):
         def fail(*_, error=error, **__):
             raise error
 
-        monkeypatch.setattr(sys.modules["afterfit._training.train"], "run_experiment", fail)
+        monkeypatch.setattr("afterfit._training.train.run_experiment", fail)
         done = call("run", "my.toml", "--out", str(tmp_path / said.replace(" ", "-")))
         assert (done.exit_code, said in done.stderr, "bug" in done.stderr) == (2, True, False), done.stderr
 
@@ -599,7 +600,7 @@ def test_long_work_says_so_before_it_begins(monkeypatch):
     def stop(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(sys.modules["afterfit._training.train"], "run_experiment", stop)
+    monkeypatch.setattr("afterfit._training.train.run_experiment", stop)
     done = call("run", "my.toml", "--set", "dynamics.steps=100_000_000_000")
     assert "A run takes 2.78 h at least" in done.stdout
     assert "at least" not in call("run", "my.toml").stdout

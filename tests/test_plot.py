@@ -67,7 +67,7 @@ def test_every_kind_of_run_has_a_picture(kind):
     figure = plot_run(run)
     figure.draw_without_rendering()  # warnings are errors here
     above, below = figure.axes
-    assert type(figure) is Figure
+    assert isinstance(figure, Figure)
     assert figure.canvas.manager is None, "nothing global: no window manages the figure"
     assert "training time t" in below.get_xlabel()
     assert below.get_xscale() == ("symlog" if kind == "log time" else "log")

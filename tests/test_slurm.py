@@ -67,7 +67,7 @@ def test_what_cannot_be_asked_of_slurm_is_refused(wrong):
 def elsewhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # the jobs' logs go there
     monkeypatch.setattr(cluster, "_LONELY", 2.0)
-    monkeypatch.setattr(sys.modules["afterfit._sweeps.slurm"], "_LOOK", 2.0)
+    monkeypatch.setattr("afterfit._sweeps.slurm._LOOK", 2.0)
 
 
 def test_a_sweep_through_the_queue(slurm_node, elsewhere, tmp_path, caplog):  # noqa: F811
