@@ -24,6 +24,7 @@ import afterfit as af
 from afterfit._cli import app
 from afterfit._diagnose import VERDICTS, DiagnosisSettings
 from afterfit._sweeps.knobs import parse_values
+from afterfit.papers import entries
 
 ROOT = Path(__file__).parents[1]
 DOCS = sorted((ROOT / "docs").glob("*.md"))

@@ -313,7 +313,7 @@ def test_what_was_stored_before_is_still_read(load, tmp_path):
     run = af.run_experiment(with_penalty(module.Mine(0.1)), progress=False)
     spec = json.loads(json.dumps(run.spec))
     spec["penalty"] = {"kind": "Mine", "strength": 0.1, "width": 0.1}
-    old = dataclasses.replace(run, spec=spec, id="0123456789abcdef", experiment=None)
+    old = dataclasses.replace(run, spec=spec, id="0123456789abcdef", origin=None)
     store = Store(tmp_path / "store")
     store.publish(old.id, old.files())
     read = store.load(old.id)
