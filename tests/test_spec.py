@@ -287,7 +287,7 @@ def test_arrays_and_functions_are_described_but_not_read_back():
     assert tasks.Arrays(X.copy(), y, X, y).to_dict() == described
     function = models.Function(nearest, {"W": X, "b": [y]}, 2).to_dict()
     assert json.loads(json.dumps(function))["parameters"] == {"W": [2, 3], "b": [[2]]}
-    assert function["function"] == "afterfit._base.spec.nearest"
+    assert function["function"] == "afterfit._base.errors.nearest"
     for family, data in ((tasks.Task, described), (models.Model, function)):
         with pytest.raises(SpecError):
             family.from_dict(data)
