@@ -16,9 +16,10 @@ from dask_cluster import BASE, kill_the_work_of, with_other_version
 
 import afterfit as af
 from afterfit._base.errors import ClusterError, SpecError, VersionMismatch
-from afterfit._sweeps import cluster, slurm
+from afterfit._sweeps import cluster
 from afterfit._sweeps.cluster import carry_out
 from afterfit._sweeps.plan import Job
+from afterfit._sweeps.slurm import slurm
 from afterfit._training.train import run_together
 
 LONG = BASE.set({"dynamics.steps": 10_000_000})  # seconds, so that there is time to kill what runs it

@@ -7,7 +7,6 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from afterfit.papers.gallery import SCALES
 
 import afterfit as af
 from afterfit import Experiment, SpecError
@@ -27,7 +26,7 @@ from afterfit.models import (
     Linear,
     MatrixFactorisation,
 )
-from afterfit.papers import entries
+from afterfit.papers import SCALES, entries
 from afterfit.tasks import (
     Arrays,
     CirclePoints,

@@ -11,9 +11,10 @@ from slurm_node import say, slurm_node  # noqa: F401  (a fixture)
 
 import afterfit as af
 from afterfit._base.errors import ClusterError, SpecError
-from afterfit._sweeps import cluster, slurm
+from afterfit._sweeps import cluster
 from afterfit._sweeps.cluster import carry_out
 from afterfit._sweeps.plan import Job
+from afterfit._sweeps.slurm import slurm
 from afterfit._training.train import run_experiment
 
 SHORT = af.Experiment(

@@ -17,9 +17,8 @@ import pytest
 from test_report import _Page
 
 import afterfit as af
-from afterfit import Experiment, SpecError, Store
+from afterfit import Experiment, SpecError, Store, Sweep, SweepFailed
 from afterfit._cli.report import write_sweep_report
-from afterfit._sweeps import Sweep, SweepFailed
 from afterfit._sweeps.knobs import parse_knob
 from afterfit._sweeps.results import dimensions
 from afterfit._training.train import run_experiment

@@ -152,7 +152,7 @@ class _Column(af.tasks.Task):
 
     @property
     def signature(self) -> Any:
-        return af.inputs.Signature((3,))
+        return af.tasks.Signature((3,))
 
     @property
     def loss(self) -> Any:

@@ -27,7 +27,7 @@ from afterfit._cli._app import (
 from afterfit._cli.run import parse_changes, read_job
 
 if TYPE_CHECKING:
-    from afterfit._sweeps import Sweep
+    from afterfit._sweeps.sweep import Sweep
     from afterfit._training.experiment import Experiment
 
 __all__ = ["report", "sweep"]
@@ -84,7 +84,7 @@ def sweep(
     `"penalty.strength" = "log:1e-6:1e-2:17"`; or [sweep.refine] with `names`, `budget` and `ranges`, to look for the
     boundary between verdicts. Options come before what the file says. `afterfit report SWEEP` makes a page of it.
     """
-    from afterfit._sweeps import SweepFailed
+    from afterfit._base.errors import SweepFailed
     from afterfit._training.experiment import Experiment
 
     asked = _ask(job, scale, over or [], seeds, changes or [], store)
@@ -127,8 +127,8 @@ def report(
     thresholds than the task's.
     """
     from afterfit._cli.report import write_sweep_report
-    from afterfit._sweeps import Sweep
     from afterfit._sweeps.store import Store
+    from afterfit._sweeps.sweep import Sweep
 
     place = Store(store)
     asked = Sweep.from_dict(place.sweep(id), place)
@@ -140,7 +140,7 @@ def report(
 
 def _ask(job: str, scale: str | None, over: list[str], seeds: int | None, changes: list[str], store: str) -> Sweep:
     """The sweep that the command line and the file together ask for."""
-    from afterfit._sweeps import sweep as make
+    from afterfit._sweeps.sweep import sweep as make
 
     experiment, table = _read(job, scale)
     asked = _knobs(over) if over else _knobs_of_file(table)

@@ -28,7 +28,8 @@ from afterfit.plot import in_short
 if TYPE_CHECKING:
     import xarray as xr
 
-    from afterfit._sweeps import ScalingLaw, Sweep
+    from afterfit._sweeps.results import ScalingLaw
+    from afterfit._sweeps.sweep import Sweep
 
 __all__ = ["write_sweep_report"]
 
