@@ -30,6 +30,7 @@ def pages() -> dict[Path, str]:
     return {
         DOCS / "api.md": _api(),
         DOCS / "concepts.md": _filled(DOCS / "concepts.md"),
+        DOCS / "flows.md": _filled(DOCS / "flows.md"),
         DOCS / "theory.md": _filled(DOCS / "theory.md"),
         DOCS / "gallery.md": _gallery(ours),
         DOCS / "ledger.md": _ledger(ours, ledger),
@@ -78,6 +79,7 @@ def _filled(page: Path) -> str:
         "tasks": _tasks,
         "limits": _limits,
         "clocks": _clocks,
+        "methods": _methods,
         **{name: functools.partial(_nouns, name) for name in ("models", "penalties", "dynamics", "inits")},
     }
 
@@ -123,6 +125,12 @@ def _clocks() -> Iterator[str]:
     for rule in afterfit.theory.Clock.known():
         words = (f"{signs[rule.promise]} {rule.name}", f"`{rule.__name__}`", rule.event, _first_sentence(rule))
         yield f"| {' | '.join(map(_cell, words))} | {rule.source} |"
+
+
+def _methods() -> Iterator[str]:
+    yield from ("| method | what it is | `rtol` |", "|---|---|---|")
+    for method in afterfit.dynamics.Method.in_turn():
+        yield f"| `{method.name}` | {_cell(_first_sentence(method))} | {method.default_rtol:g} |"
 
 
 def _gallery(ours: list[Entry]) -> str:

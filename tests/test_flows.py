@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
 import re
-from pathlib import Path
 
 import cvxpy as cp
 import equinox as eqx
@@ -466,13 +464,6 @@ def test_the_curvature_is_computed_only_when_a_method_asks_for_it(monkeypatch):
         with jax.enable_x64(True):
             GradientFlow("settled").resolve(*posed(spec["model"], spec["init"], spec["penalty"], spec["task"]))
         assert len(asked) == times
-
-
-def test_the_methods_that_are_documented_are_those_there_are():
-    known = [method.name for method in Method.in_turn()]
-    assert sorted(re.findall(r'- `"(\w+)"`', inspect.getdoc(GradientFlow))) == sorted(known)
-    table = (Path(__file__).parent.parent / "docs/flows.md").read_text()
-    assert sorted(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == sorted(known)
 
 
 # Until nothing happens any more.

@@ -22,7 +22,7 @@ def open_log(path: str | Path) -> Reader:
     path = Path(path)
     require(path.is_file(), f"there is no file {path}.")
     obstacles = {}
-    for reader in Reader.known():
+    for reader in sorted(Reader.known(), key=lambda reader: reader.turn):
         obstacle = reader.obstacle(path)
         if obstacle is None:
             return reader(path)

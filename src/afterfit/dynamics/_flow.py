@@ -131,14 +131,8 @@ class Continuous(Dynamics):
 class GradientFlow(Continuous):
     """Gradient flow: the limit of gradient descent as its step goes to 0, on the same clock.
 
-    `method` is how it is followed. `"auto"` chooses from the problem, and the run's `method` says what and why:
-
-    - `"exact"`: the closed form, for linear regression and `models.Tangent` with a squared loss;
-    - `"path"`: exact from one change of sign to the next, for `models.Linear` under `penalties.L1`;
-    - `"dual"`: as many variables as data, for `DiagonalNet` and `DiagonalProduct`;
-    - `"implicit"`: steps as long as the slow time scale 1/β allows, for few data and many parameters;
-    - `"stabilised"`: Runge–Kutta–Chebyshev steps, for stiff problems with many data;
-    - `"explicit"`: an adaptive Runge–Kutta method, for mild problems.
+    `method` is how it is followed. `"auto"` chooses from the problem, and the run's `method` says what and why;
+    `af.dynamics.Method.in_turn()` are all there are, and docs/flows.md says what each is for.
 
     ```python
     GradientFlow(until=2e4)

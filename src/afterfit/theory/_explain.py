@@ -20,7 +20,7 @@ class Readings(Named):
     """The theorems that speak to one run; `silent` says of the others why they do not."""
 
     def __str__(self) -> str:
-        return "\n\n".join(map(str, self)) or "No theorem of the four papers speaks to this run."
+        return "\n\n".join(map(str, self)) or "No theorem that is known here speaks to this run."
 
     def _repr_html_(self) -> str:
         read = "".join(theorem._repr_html_() for theorem in self)

@@ -63,14 +63,18 @@ class Named(tuple):
 
     def _rule(self, key: str | type) -> type[Rule]:
         """The rule of a class or name, whether it applies or not."""
-        asked = {rule.name: rule for rule in (*map(type, self), *self.silent)}
+        asked = [*map(type, self), *self.silent]
+        names = [rule.name for rule in asked]
         if isinstance(key, type):
-            if key not in asked.values():
-                raise KeyError(f"{key.__name__} is none of those that were asked: {', '.join(asked)}")
+            if key not in asked:
+                raise KeyError(f"{key.__name__} is none of those that were asked: {', '.join(names)}")
             return key
-        if key not in asked:
-            raise KeyError(f"nothing here is named {key!r}: {nearest(key, asked)}")
-        return asked[key]
+        if key not in names:
+            raise KeyError(f"nothing here is named {key!r}: {nearest(key, names)}")
+        if names.count(key) > 1:
+            classes = [rule.__name__ for rule in asked if rule.name == key]
+            raise KeyError(f"several are named {key!r}: ask for one of the classes {', '.join(classes)}.")
+        return asked[names.index(key)]
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {', '.join(thing.name for thing in self) or 'none applies'}>"

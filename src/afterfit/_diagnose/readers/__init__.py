@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import ClassVar
 
 from afterfit._base.rules import Rule, discover
 
@@ -12,7 +13,12 @@ __all__ = ["Reader"]
 
 
 class Reader(Rule):
-    """A format of training logs, by its `name`; an instance is a log in it."""
+    """A format of training logs, by its `name`; an instance is a log in it.
+
+    A file is read in the first format without an `obstacle`, in the order of their `turn`.
+    """
+
+    turn: ClassVar[float] = 0.0
 
     def __init__(self, path: Path):
         self.path = path

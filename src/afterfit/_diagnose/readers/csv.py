@@ -18,6 +18,7 @@ __all__ = ["Csv"]
 
 class Csv(Reader):
     name = "CSV"
+    turn = 100.0  # any text may be one
 
     @classmethod
     def obstacle(cls, path: Path) -> str | None:

@@ -20,7 +20,9 @@ _CHEAP_KERNEL = 3e8
 
 
 class Dual(Stepping):
-    """Diagonal nets in n dual variables: ν' = r, r the derivative of the loss at each example.
+    """As many variables as data, whatever the number of weights, for diagonal nets with weight decay or no penalty.
+
+    In n dual variables it is ν' = r, r the derivative of the loss at each example.
 
     Every weight of a diagonal net moves by Xᵀr times powers of itself, so ν, the sum of r over time, determines them
     all, weight decay included. Implicit steps with the exact n x n Jacobian where X diag(κ) Xᵀ is cheap, Runge–Kutta–

@@ -28,7 +28,9 @@ class _Modes(eqx.Module):
 
 
 class Exact(Method):
-    """The closed form of Boursier et al. 2025, (23)–(24), for outputs Jθ + b, c·‖Jθ + b − y‖² and weight decay λ.
+    """The closed form, for models linear in their parameters with squared loss and weight decay or no penalty.
+
+    Boursier et al. 2025, (23)–(24), for outputs Jθ + b, c·‖Jθ + b − y‖² and weight decay λ.
 
     θ(t) = e^{−λt}θ₀ + Jᵀν(t), and ν solves a linear equation that the eigenvectors of K = JJᵀ take apart. (Their (23)
     has the rate σ² + λ, which is that of ½‖Xw − y‖²; in general it is 2cσ² + λ.)

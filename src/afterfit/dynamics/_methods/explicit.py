@@ -15,7 +15,10 @@ _MILD = 1e3  # curvature x time up to which an explicit method is as quick as an
 
 
 class Explicit(Stepping):
-    """Tsitouras' 5(4) pair, from Diffrax. Its steps stay below a few times 1/ρ, ρ the largest curvature."""
+    """Tsitouras' 5(4) pair, from Diffrax, for mild problems and for penalties with kinks.
+
+    Its steps stay below a few times 1/ρ, ρ the largest curvature.
+    """
 
     name = "explicit"
     turn = 30

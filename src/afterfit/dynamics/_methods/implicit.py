@@ -16,7 +16,7 @@ _LARGEST = 2000  # numbers in the data up to which a factorisation a step is che
 
 
 class Implicit(Stepping):
-    """Implicit Runge–Kutta steps with the Gauss–Newton matrix: for few data and many parameters.
+    """Implicit Runge–Kutta steps with the Gauss–Newton matrix, for stiff problems with few data and many parameters.
 
     Once the data are fitted the flow is stiff: across the interpolating parameters it moves at rates of order 1, along
     them at β. An implicit step damps the fast directions, so that steps grow to the slow scale 1/β. The matrix of its

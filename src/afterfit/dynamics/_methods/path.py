@@ -31,7 +31,9 @@ class _Stretch(eqx.Module):
 
 
 class Path(Method):
-    """Event-driven: exact between events, an event being a weight that reaches 0 or leaves it.
+    """Exact from one change of sign to the next, for `Linear` with squared loss under `L1`.
+
+    It is driven by events, an event being a weight that reaches 0 or leaves it.
 
     The flow of c‖Xa − y‖² + β‖a‖₁ is a differential inclusion: with g = −2cXᵀ(Xa − y), a weight moves by
     g_i − β·sign(a_i), and rests at 0 as long as |g_i| ≤ β. While no sign changes the moving weights follow a linear

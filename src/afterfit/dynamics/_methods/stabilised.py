@@ -12,7 +12,9 @@ __all__ = ["Stabilised"]
 
 
 class Stabilised(Stepping):
-    """Runge–Kutta–Chebyshev: gradients only, and steps that grow with the square of their number.
+    """Runge–Kutta–Chebyshev steps, of gradients only, for stiff problems with many data.
+
+    How far a step reaches grows with the square of the gradients that it takes.
 
     The error is bounded for all parameters together: a step across the kinks of a ReLU net has an error of order
     h^1.4 whatever the method, and a tight local tolerance would buy nothing.
