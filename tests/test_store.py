@@ -925,3 +925,18 @@ def test_a_publisher_killed_at_any_step_leaves_nothing_half_written(tmp_path):
     store._place.sweep_up(age=-1)
     assert not list(root.glob(".tmp-*"))
     assert store.ids() == seen
+
+
+def test_a_run_that_goes_while_it_is_published_again_is_published(tmp_path, monkeypatch):
+    """Somebody removes it between two looks at it: then there is nothing to be set aside."""
+    place = Local(tmp_path)
+    files = {"a.txt": b"1", "SHA256SUMS": b""}
+    assert place.publish("0123456789abcdef", files)
+
+    def gone_by_now(id):
+        place.remove(id)
+        return False
+
+    monkeypatch.setattr(place, "has", gone_by_now)
+    assert place.publish("0123456789abcdef", files)
+    assert (tmp_path / "0123456789abcdef" / "a.txt").read_bytes() == b"1"

@@ -70,7 +70,8 @@ class Local:
                     os.fsync(file.fileno())
             _sync(temporary)
             if os.path.lexists(self.root / id) and not self.has(id):  # a file or a dead link in the way
-                self.set_aside(id)
+                with contextlib.suppress(FileNotFoundError):  # somebody else was quicker
+                    self.set_aside(id)
             published = _rename(temporary, self.root / id)
             _sync(self.root)
             return published
