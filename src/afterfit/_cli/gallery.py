@@ -49,12 +49,13 @@ def show(
     The setting is printed by the names that `afterfit run --set` takes. It is also valid TOML: saved in a
     file, `afterfit run my.toml` runs it.
     """
-    from afterfit._training.experiment import flatten, spec_to_toml
     from afterfit.papers import find
     from afterfit.papers._entry import check_scale
 
-    entry = find(id)
+    entry = find(id)  # before anything is loaded: a name may be refused at once
     check_scale(scale)
+    from afterfit._training.experiment import flatten, spec_to_toml
+
     experiments = {name: experiment.to_dict() for name, experiment in entry.experiments(scale).items()}
     say(f"{entry.id}: {entry.title}", bold=True)
     say(wrap(f"{entry.paper.title}, {entry.where}"))
