@@ -119,6 +119,7 @@ def spawn(*args: str, before: str = "", **environment: str):
 def test_list_and_show():
     assert "tiny2000/fig1  A tiny recovery (Fig. 1)" in call("list").stdout
     assert call("list", "--quiet").stdout == "tiny2000/fig1\n"
+    assert call("list", "tiny2000", "--quiet").stdout == "tiny2000/fig1\n"
     shown = call("show", "tiny2000/fig1").stdout
     assert "two does not" in shown
     assert "strong: penalty.strength = 0.01" in shown
@@ -154,6 +155,7 @@ def test_help_teaches():
         (["run", "my.toml", "--set", 'task={kind="MatrixCompletion", rows=4, rank=1}'], "MatrixCompletion"),
         (["run", "my.toml", "--out", "taken"], "taken has files in it that are not afterfit's"),
         (["verify", "tiny2001"], "did you mean 'tiny2000'?"),
+        (["list", "tiny2001"], "there is no paper 'tiny2001': did you mean 'tiny2000'?"),
         (["verify", "--scale", "quik"], "did you mean 'quick'?"),
         (["verify", "--json", "no/where.json"], "there is no directory no"),
         (["diagnose", "none.csv"], "there is no file none.csv"),

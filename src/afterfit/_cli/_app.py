@@ -37,7 +37,7 @@ __all__ = [
     "complete_entry",
     "complete_group",
     "complete_job",
-    "complete_paper_file",
+    "complete_paper",
     "complete_scale",
     "is_file",
     "main",
@@ -256,9 +256,13 @@ def complete_entry(incomplete: str) -> list[tuple[str, str]]:
     return [(id, entry.title) for id, entry in found.items() if id.startswith(incomplete)]
 
 
-def complete_paper_file(incomplete: str) -> list[tuple[str, str]]:
-    """Python files."""
-    return [(path.name, "a file") for path in Path().glob("*.py") if path.name.startswith(incomplete)]
+def complete_paper(incomplete: str) -> list[tuple[str, str]]:
+    """Papers, and Python files."""
+    from afterfit.papers import entries
+
+    papers = dict.fromkeys(entry.paper for entry in entries().values())
+    files = [(path.name, "a file") for path in Path().glob("*.py") if path.name.startswith(incomplete)]
+    return [*((paper.name, paper.title) for paper in papers if paper.name.startswith(incomplete)), *files]
 
 
 def complete_job(incomplete: str) -> list[tuple[str, str]]:
@@ -268,12 +272,8 @@ def complete_job(incomplete: str) -> list[tuple[str, str]]:
 
 
 def complete_group(incomplete: str) -> list[tuple[str, str]]:
-    """Gallery ids, papers, and Python files."""
-    from afterfit.papers import entries
-
-    papers = dict.fromkeys(entry.paper for entry in entries().values())
-    named = [(paper.name, paper.title) for paper in papers if paper.name.startswith(incomplete)]
-    return [*named, *complete_paper_file(incomplete), *complete_entry(incomplete)]
+    """Papers, Python files, and gallery ids."""
+    return [*complete_paper(incomplete), *complete_entry(incomplete)]
 
 
 def complete_scale(incomplete: str) -> list[tuple[str, str]]:

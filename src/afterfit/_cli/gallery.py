@@ -3,36 +3,55 @@
 from __future__ import annotations
 
 import textwrap
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from afterfit._cli._app import Quiet, complete_entry, complete_paper_file, complete_scale, say, wrap
+from afterfit._base.errors import nearest, require
+from afterfit._cli._app import Quiet, complete_entry, complete_paper, complete_scale, is_file, say, wrap
+
+if TYPE_CHECKING:
+    from afterfit.papers import Entry
 
 __all__ = ["list_", "show"]
 
 
 def list_(
-    file: Annotated[
-        str | None, typer.Argument(help="A Python file with entries of your own.", autocompletion=complete_paper_file)
+    paper: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[PAPER|FILE]",
+            help="A paper such as lyu2023, or a Python file with entries of your own; all papers when not given.",
+            autocompletion=complete_paper,
+        ),
     ] = None,
     quiet: Quiet = False,
 ) -> None:
-    """List the gallery, by paper, or the entries of a file.
+    """List the gallery, by paper, or the entries of one paper or file.
 
     With --quiet only the ids, one a line. Then `afterfit show ID` says what an entry is, and `afterfit run
     ID` runs it; of a file they are called `afterfit run my_paper.py::fig2`.
     """
+    listed = _of_paper(paper)
+    width = max(map(len, listed), default=0)
+    for heading in dict.fromkeys(entry.paper for entry in listed.values()):
+        if not quiet:
+            say(heading.title, bold=True)
+        for id, entry in listed.items():
+            if entry.paper == heading:
+                say(id if quiet else f"  {id:{width}}  {entry.title} ({entry.where})")
+
+
+def _of_paper(paper: str | None) -> dict[str, Entry]:
+    """The entries of a paper, of a file or of the whole gallery, by what they are called on the command line."""
     from afterfit.papers import entries, entries_of
 
-    listed = entries() if file is None else {f"{file}::{e.name}": e for e in entries_of(file).values()}
-    width = max(map(len, listed), default=0)
-    for paper in dict.fromkeys(entry.paper for entry in listed.values()):
-        if not quiet:
-            say(paper.title, bold=True)
-        for id, entry in listed.items():
-            if entry.paper == paper:
-                say(id if quiet else f"  {id:{width}}  {entry.title} ({entry.where})")
+    if paper is not None and is_file(paper):
+        return {f"{paper}::{entry.name}": entry for entry in entries_of(paper).values()}
+    gallery = entries()
+    names = {entry.paper.name for entry in gallery.values()}
+    require(paper is None or paper in names, f"there is no paper {paper!r}: {nearest(paper or '', names)}")
+    return {id: entry for id, entry in gallery.items() if paper in (None, entry.paper.name)}
 
 
 def show(
