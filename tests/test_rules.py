@@ -5,6 +5,9 @@ import textwrap
 import pytest
 
 from afterfit._base.rules import Rule, discover
+from afterfit._diagnose.log import open_log, read_log
+from afterfit._diagnose.readers import Reader
+from afterfit.theory._named import Named
 
 
 def test_a_rule_is_known_by_being_defined_and_what_lies_between_is_not():
@@ -87,3 +90,43 @@ def test_discover_imports_every_module_of_a_package(tmp_path, monkeypatch):
     import found_rules
 
     assert [rule.name for rule in found_rules.Found.known()] == ["a", "b"]
+
+
+def test_rules_of_one_name_are_told_apart_by_their_classes():
+    class Family(Rule):
+        @classmethod
+        def obstacle(cls, instance):
+            return None
+
+    class First(Family):
+        name = "the same"
+
+    class Second(Family):
+        name = "the same"
+
+    told = Named.of(Family.known(), None, lambda rule: rule())  # type: ignore[arg-type]
+    assert (type(told[First]), type(told[Second])) == (First, Second)
+    with pytest.raises(KeyError, match="several are named 'the same': ask for one of the classes First, Second"):
+        told["the same"]
+
+
+def test_a_format_of_ones_own_is_asked_before_csv_which_any_text_may_be(tmp_path):
+    class Shouted(Reader):
+        name = "shouted"
+
+        @classmethod
+        def obstacle(cls, path):
+            return None if path.suffix == ".shout" else "its name does not end in .shout"
+
+        def names(self):
+            return self.path.read_text().splitlines()[0].lower().split()
+
+        def rows(self, columns):
+            yield from ((f"line {k}", [float(k)] * len(columns)) for k in (1, 2))
+
+    log = tmp_path / "log.shout"
+    log.write_text("STEP TRAIN TEST\n", encoding="utf-8")
+    assert open_log(log).names() == ["step", "train", "test"]
+    assert read_log(log, time="step", train="train", test="test")["train"].tolist() == [1.0, 2.0]
+    (tmp_path / "log.csv").write_text("step,train\n1,2\n", encoding="utf-8")
+    assert open_log(tmp_path / "log.csv").name == "CSV"
