@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import tempfile
 from html.parser import HTMLParser
+
+# Compiled programs are shared by the workers of pytest-xdist and by every process that a test starts: many train the
+# same few models, and compiling them is most of their time. For one session only, so that no test meets an old one.
+if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+    COMPILED = tempfile.TemporaryDirectory(prefix="afterfit-compiled-", ignore_cleanup_errors=True)
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = COMPILED.name
+    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.05"
 
 import jax
 import jax.numpy as jnp

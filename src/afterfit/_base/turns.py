@@ -8,12 +8,12 @@ process, whoever asks for it from whichever thread, and uses other cores by othe
 
 from __future__ import annotations
 
-import _thread
 import atexit
 import concurrent.futures
 import contextlib
 import os
 import queue
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -77,7 +77,9 @@ _hooks: list[Callable[[Any], Any]] = []  # what was there before
 
 def _press_again(lost: Any) -> None:
     if issubclass(lost.exc_type, KeyboardInterrupt):
-        threading.Timer(0.01, _thread.interrupt_main).start()  # a moment later, out of the callback
+        # A moment later, out of the callback; and as a signal, which also wakes a main thread that waits.
+        main = threading.main_thread().ident
+        threading.Timer(0.01, lambda: signal.pthread_kill(main, signal.SIGINT)).start()
     else:
         _hooks[-1](lost)
 
