@@ -280,7 +280,8 @@ afterfit._training.train.progress_bar = bar
 """
     make_run().save("here/runs/my")
     Path("here/.afterfit").touch()
-    result = spawn("run", "my.toml", "--set", "dynamics.steps=100_000_000", "--out", "here", before=interrupt)
+    command = ("run", "my.toml", "--set", "dynamics.steps=100_000_000", "--out", "here")
+    result = spawn(*command, before=interrupt, JAX_COMPILATION_CACHE_DIR="")
     assert result.returncode == 130, result.stderr
     run = af.load("here/runs/my-interrupted")
     assert run.status == "interrupted"

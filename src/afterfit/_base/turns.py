@@ -11,6 +11,7 @@ from __future__ import annotations
 import atexit
 import concurrent.futures
 import contextlib
+import functools
 import os
 import queue
 import signal
@@ -78,8 +79,8 @@ _hooks: list[Callable[[Any], Any]] = []  # what was there before
 def _press_again(lost: Any) -> None:
     if issubclass(lost.exc_type, KeyboardInterrupt):
         # A moment later, out of the callback; and as a signal, which also wakes a main thread that waits.
-        main = threading.main_thread().ident
-        threading.Timer(0.01, lambda: signal.pthread_kill(main, signal.SIGINT)).start()
+        press = functools.partial(signal.pthread_kill, threading.get_ident(), signal.SIGINT)
+        threading.Timer(0.01, press).start()
     else:
         _hooks[-1](lost)
 

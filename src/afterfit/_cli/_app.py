@@ -223,12 +223,14 @@ def warn_of_length(experiments: Iterable[Experiment], quiet: bool) -> None:
 
 
 def cache_compilations() -> None:
-    """Keep compiled code between calls of this command, in the user's cache directory.
+    """Keep compiled code between calls of this command, in the user's cache directory, or where they told JAX to.
 
     Only the command line does this: the library leaves JAX's configuration alone.
     """
     import jax
 
+    if os.environ.get("JAX_COMPILATION_CACHE_DIR"):
+        return
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "afterfit" / "jax"
     try:
         cache.mkdir(parents=True, exist_ok=True)
