@@ -13,6 +13,7 @@ from jaxtyping import Array, Float, PyTree
 
 from afterfit._base import jacobians as derivatives
 from afterfit._base.jacobians import Linearisation
+from afterfit._base.kernels import gram_of_examples
 from afterfit.dynamics._problem import Problem
 from afterfit.models._inputs import as_inputs
 
@@ -61,8 +62,13 @@ def linearise(problem: Problem, params: PyTree[Array]) -> Linearisation:
 
 def kernel(problem: Problem, params: PyTree[Array]) -> Float[Array, "m m"]:
     """K = JJᵀ, the tangent kernel on the training data, with the outputs of all examples in a row."""
-    known = as_inputs(problem.data.inputs).kernel(problem.model, params, problem.data.n)
-    return gram(linearise(problem, params)) if known is None else known
+    model, inputs, n = problem.model, as_inputs(problem.data.inputs), problem.data.n
+    known = inputs.kernel(model, params, n)
+    if known is not None:
+        return known
+    if model.separate:
+        return gram_of_examples(model, params, inputs.apart(n))
+    return gram(linearise(problem, params))
 
 
 def gram(at: Linearisation) -> Float[Array, "m m"]:

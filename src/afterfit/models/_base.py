@@ -53,6 +53,8 @@ class Model(Spec):
     - `linear`: whether the outputs are an affine function of the parameters.
     - `smooth`: whether they are a smooth one (False: it has kinks; None: not known).
     - `responsive`: whether they are known to depend on the parameters; of other models it is tried before a run.
+    - `separate`: whether each output is a function of its own input alone. Tangent kernels, for implicit steps and for
+      theory, then cost one gradient an example. It is tried before a run.
     - `direct`: whether the parameters are the weights of a linear model themselves, `params["weights"]`.
     - `power`: D where the weights are `params["plus"]**D − params["minus"]**D`, else None.
     - `least_norm`: what weight decay is as a norm of the weights (`LeastNorm`), else None.
@@ -65,6 +67,7 @@ class Model(Spec):
         "linear",
         "smooth",
         "responsive",
+        "separate",
         "direct",
         "power",
         "least_norm",
@@ -75,6 +78,7 @@ class Model(Spec):
 
     smooth: ClassVar[bool | None] = None
     responsive: ClassVar[bool] = False
+    separate: ClassVar[bool] = False
     direct: ClassVar[bool] = False
 
     @abc.abstractmethod

@@ -31,7 +31,7 @@ class MLP(Model):
     ```
     """
 
-    smooth, responsive = False, True
+    smooth, responsive, separate = False, True, True
 
     hidden: tuple[int, ...]
     biases: str = "none"
@@ -110,7 +110,7 @@ class MLP(Model):
 class EmbeddingMLP(Model):
     """b₂ + W₂ ReLU(b₁ + W₁(E⟨x₁⟩ ∘ E⟨x₂⟩)): tokens embedded, multiplied entrywise (Notsawo et al. 2025, §2.1)."""
 
-    smooth, responsive = False, True
+    smooth, responsive, separate = False, True, True
 
     embedding: int = 64
     hidden: int = 64

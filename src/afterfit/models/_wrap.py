@@ -49,6 +49,10 @@ class Difference(Model):
         return self.model.responsive
 
     @property
+    def separate(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.model.separate
+
+    @property
     def operations(self) -> int:
         return 2 * self.model.operations
 
@@ -149,6 +153,7 @@ class Function(Model):
     """
 
     in_python_only: ClassVar[bool] = True
+    separate = True
 
     function: Callable[[Any, Any], Any]
     initial: PyTree

@@ -1,0 +1,311 @@
+"""JJᵀ for a function of one example at a time, from what every example makes of the parameters.
+
+A row of J is the gradient of one example, and most need not be written out. Where an array W of parameters is used
+once, in a product Wk, an example's gradient is the outer product of k and of δ, the derivative with respect to that
+product, and ⟨∇ᵢ, ∇ⱼ⟩ = ⟨δᵢ, δⱼ⟩⟨kᵢ, kⱼ⟩. Where an example reads a row of a table, k is a unit vector: ⟨kᵢ, kⱼ⟩ says
+whether two have read the same row. What is used how is read off the function's program (its jaxpr): "structured
+derivatives" in Novak et al. 2022, Fast finite width neural tangent kernel. Arrays that are used in any other way are
+differentiated in full.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, jaxpr_as_fun
+from jaxtyping import Array, Float, PyTree
+
+__all__ = ["gram_of_examples"]
+
+_TOGETHER = 2**25  # numbers of derivatives that are held at once: a quarter of a gigabyte
+_MOST_ROWS = 8  # of a table that an example may read, or vectors that it may multiply, before it is taken in full
+
+
+def gram_of_examples(
+    f: Callable[[PyTree[Array], Any], Array], params: PyTree[Array], examples: PyTree[Array]
+) -> Float[Array, "m m"]:
+    """JJᵀ of all outputs of all examples: f(params, x) of one example x, and `examples` with one in every row.
+
+    The memory it takes is bounded by that of its result and of some 2²⁵ numbers.
+    """
+    program = _Program(f, params, jax.tree.map(lambda leaf: leaf[0], examples))
+    n = jax.tree.leaves(examples)[0].shape[0]
+    blocks = min(n, -(-n * program.numbers // _TOGETHER))
+    if blocks <= 1:
+        features = jax.vmap(program.features)(examples)
+        return _inner_products(features, features)
+    size = -(-n // blocks)
+    rows = jnp.minimum(jnp.arange(blocks * size), n - 1).reshape(blocks, size)  # the last one again, to fill up
+
+    def features_of(rows: Array) -> list[_Feature]:
+        return jax.vmap(program.features)(jax.tree.map(lambda leaf: leaf[rows], examples))
+
+    def across(some: Array) -> Array:
+        here = features_of(some)
+        return jax.lax.map(lambda others: _inner_products(here, features_of(others)), rows)
+
+    tiles = jax.lax.map(across, rows)  # of every block with every other
+    m = n * program.outputs
+    return jnp.moveaxis(tiles, 1, 2).reshape(blocks * size * program.outputs, -1)[:m, :m]
+
+
+class _Feature(NamedTuple):
+    """Part of the gradients of c outputs: Σ over r of slopes ⊗ keys; no keys for an array differentiated in full."""
+
+    slopes: Float[Array, "*n c r k"]
+    keys: Array | None  # r vectors, or r whole numbers that stand for unit vectors
+
+
+def _inner_products(some: list[_Feature], others: list[_Feature]) -> Float[Array, "m m"]:
+    """⟨∇ᵢ, ∇ⱼ⟩ of every output of some examples with every output of others."""
+    (n, c), m = some[0].slopes.shape[:2], others[0].slopes.shape[0]
+    total = jnp.zeros((n, c, m, c), some[0].slopes.dtype)
+    for left, right in zip(some, others, strict=True):
+        for r, s in itertools.product(range(left.slopes.shape[2]), repeat=2):
+            slopes = jnp.einsum("ick,jdk->icjd", left.slopes[:, :, r], right.slopes[:, :, s])
+            if left.keys is not None and right.keys is not None:
+                slopes = slopes * _key_products(left.keys[:, r], right.keys[:, s])[:, None, :, None]
+            total = total + slopes
+    return total.reshape(n * c, m * c)
+
+
+def _key_products(some: Array, others: Array) -> Array:
+    return some[:, None] == others if some.ndim == 1 else some @ others.T
+
+
+class _Program:
+    """A function of one example, taken apart into steps, and which arrays of parameters they use how."""
+
+    def __init__(self, f: Callable[[PyTree[Array], Any], Array], params: PyTree[Array], example: PyTree[Array]):
+        self.leaves = jax.tree.leaves(params)
+        closed, shape = jax.make_jaxpr(f, return_shape=True)(params, example)
+        self.outputs = math.prod(shape.shape)
+        self.steps: list[_Step] = []
+        names = itertools.count()
+        inputs = [_Slot(next(names)) for _ in closed.jaxpr.invars]
+        (self.result,) = _written_out(closed, inputs, self.steps, names)
+        uses = [self._uses(slot) for slot in inputs[: len(self.leaves)]]
+        self.uses = [found if _pays(found, leaf.size) else [] for found, leaf in zip(uses, self.leaves, strict=True)]
+
+    def _uses(self, leaf: _Slot) -> list[_Use | None]:
+        """Every use of an array of parameters, or of its transpose; None for one that is not known to be linear."""
+        same, found = {leaf}, []
+        for number, step in enumerate(self.steps):
+            if step.places_of(same):
+                if step.equation.primitive.name == "transpose":
+                    same.update(step.outputs)
+                else:
+                    found.append(_use_in(number, step, same))
+        return [*found, None] if isinstance(self.result, _Slot) and self.result in same else found
+
+    @property
+    def numbers(self) -> int:
+        """How many the features of one example are."""
+        return self.outputs * sum(
+            sum(use.rows * use.numbers for use in uses if use) or leaf.size
+            for uses, leaf in zip(self.uses, self.leaves, strict=True)
+        )
+
+    def features(self, example: PyTree[Array]) -> list[_Feature]:
+        """What the gradients of this example's outputs are made of."""
+        in_full = [leaf for uses, leaf in zip(self.uses, self.leaves, strict=True) if not uses]
+        known = {use.step: use for uses in self.uses for use in uses if use}
+
+        def outputs(added: dict[int, Array], in_full: list[Array]) -> tuple[Array, dict[int, Array]]:
+            rest = iter(in_full)
+            leaves = [leaf if uses else next(rest) for uses, leaf in zip(self.uses, self.leaves, strict=True)]
+            values: dict[Any, Array] = dict(zip(map(_Slot, itertools.count()), [*leaves, *jax.tree.leaves(example)]))
+            keys = {}
+            for number, step in enumerate(self.steps):
+                given = [values[each] if isinstance(each, _Slot) else each for each in step.inputs]
+                found = step.carry_out(given)
+                if number in known:
+                    keys[number] = known[number].keys(given)
+                    found = [found[0] + added[number]]
+                values.update(zip(step.outputs, found, strict=True))
+            result = values[self.result] if isinstance(self.result, _Slot) else self.result
+            return jnp.ravel(result), keys
+
+        nothing = {number: jnp.zeros(use.shape, use.dtype) for number, use in known.items()}
+        value, pull_back, keys = jax.vjp(outputs, nothing, in_full, has_aux=True)
+        of_steps, of_leaves = jax.vmap(pull_back)(jnp.eye(self.outputs, dtype=value.dtype))
+        features = [_Feature(slopes.reshape(self.outputs, 1, -1), None) for slopes in of_leaves]
+        for uses in filter(None, self.uses):
+            slopes = [use.slopes(of_steps[use.step]) for use in uses if use]
+            features.append(
+                _Feature(jnp.concatenate(slopes, axis=1), jnp.concatenate([keys[use.step] for use in uses if use]))
+            )
+        return features
+
+
+# ----------------------------------------------------------------------------------------------------- programs
+
+
+class _Slot(NamedTuple):
+    """Where a value is kept while a program runs."""
+
+    number: int
+
+
+class _Step(NamedTuple):
+    """An operation of a program: what it is of, slots or values, and where its results go."""
+
+    equation: JaxprEqn
+    inputs: list[Any]
+    outputs: list[_Slot]
+
+    def places_of(self, slots: set[_Slot]) -> list[int]:
+        """Which of its inputs are one of these."""
+        return [place for place, each in enumerate(self.inputs) if isinstance(each, _Slot) and each in slots]
+
+    def carry_out(self, given: list[Any]) -> list[Array]:
+        """The results, as a program of this one operation gives them."""
+        equation = self.equation
+        variables = {atom: value for atom, value in zip(equation.invars, given, strict=True) if isinstance(atom, Var)}
+        alone = Jaxpr([], list(variables), equation.outvars, [equation], equation.effects)
+        return jaxpr_as_fun(ClosedJaxpr(alone, []))(*variables.values())
+
+
+def _written_out(closed: ClosedJaxpr, inputs: list[Any], steps: list[_Step], names: Iterator[int]) -> list[Any]:
+    """Append the steps of a program, those of compiled functions that it calls among them; where its results are."""
+    where: dict[Any, Any] = dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
+    where.update(zip(closed.jaxpr.invars, inputs, strict=True))
+
+    def place(atom: Any) -> Any:
+        return atom.val if isinstance(atom, Literal) else where[atom]
+
+    for equation in closed.jaxpr.eqns:
+        given = [place(atom) for atom in equation.invars]
+        if equation.primitive.name in ("jit", "pjit"):
+            results = _written_out(equation.params["jaxpr"], given, steps, names)
+        else:
+            results = [_Slot(next(names)) for _ in equation.outvars]
+            steps.append(_Step(equation, given, results))
+        where.update(zip(equation.outvars, results, strict=True))
+    return [place(atom) for atom in closed.jaxpr.outvars]
+
+
+# --------------------------------------------------------------------------------------------------------- uses
+
+
+@dataclasses.dataclass(frozen=True)
+class _Use:
+    """A step that is linear in an array of parameters: its result is made of r rows, each belonging to a key.
+
+    `slopes` puts derivatives with respect to the result into those rows, (c, *shape) to (c, r, k); `keys` finds the
+    keys from what the step is given. `table` are the axes by which rows are read; None for a product.
+    """
+
+    step: int
+    shape: tuple[int, ...]
+    dtype: Any
+    rows: int
+    numbers: int  # in one row and its key
+    slopes: Callable[[Array], Float[Array, "c r k"]]
+    keys: Callable[[list[Array]], Array]
+    table: tuple[int, ...] | None
+
+
+def _pays(uses: list[_Use | None], size: int) -> bool:
+    """Whether an array of so many parameters can be left undifferentiated, and whether that saves work."""
+    known = [use for use in uses if use is not None]
+    tables = {use.table for use in known}
+    alone = len(uses) == 1 or (len(tables) == 1 and None not in tables)
+    rows = sum(use.rows for use in known)
+    return (
+        0 < len(uses) == len(known)
+        and alone
+        and rows <= _MOST_ROWS
+        and rows**2 * max(use.numbers for use in known) < size
+    )
+
+
+def _use_in(number: int, step: _Step, leaf: set[_Slot]) -> _Use | None:
+    """How a step uses an array of parameters."""
+    kind = step.equation.primitive.name
+    positions = step.places_of(leaf)
+    if kind == "dot_general" and len(positions) == 1:
+        return _product(number, step, positions[0])
+    if kind in ("dynamic_slice", "gather") and positions == [0]:
+        return (_slice if kind == "dynamic_slice" else _gather)(number, step)
+    return None
+
+
+def _product(number: int, step: _Step, position: int) -> _Use | None:
+    """W·k, summed over some axes of both."""
+    (left, right), (batch, _) = step.equation.params["dimension_numbers"]
+    if batch:
+        return None
+    summed = (right, left)[position]  # axes of the other operand
+    W, k = (step.equation.invars[i].aval for i in (position, 1 - position))
+    out = step.equation.outvars[0].aval
+    width = math.prod(k.shape[axis] for axis in summed)
+    rows = k.size // width
+
+    def slopes(derivatives: Array) -> Float[Array, "c r k"]:
+        # A result has the axes that are left of the first operand, then those of the second.
+        if position == 1:
+            return derivatives.reshape(len(derivatives), rows, -1)
+        return jnp.swapaxes(derivatives.reshape(len(derivatives), -1, rows), 1, 2)
+
+    def keys(given: list[Array]) -> Float[Array, "r k"]:
+        kept = [axis for axis in range(k.ndim) if axis not in summed]
+        return jnp.transpose(given[1 - position], (*kept, *summed)).reshape(rows, width)
+
+    return _Use(number, out.shape, out.dtype, rows, out.size // rows + W.size // (out.size // rows), slopes, keys, None)
+
+
+def _slice(number: int, step: _Step) -> _Use | None:
+    """table[i], or table[i, :, j]: whole in some axes, one place in others."""
+    table, out = step.equation.invars[0].aval, step.equation.outvars[0].aval
+    axes = _single(table.shape, step.equation.params["slice_sizes"])
+    if axes is None:
+        return None
+
+    def keys(given: list[Array]) -> Array:
+        return _place(table.shape, axes, [given[1 + axis] for axis in axes])[None]
+
+    def slopes(derivatives: Array) -> Float[Array, "c r k"]:
+        return derivatives.reshape(len(derivatives), 1, -1)
+
+    return _Use(number, out.shape, out.dtype, 1, out.size + 1, slopes, keys, axes)
+
+
+def _gather(number: int, step: _Step) -> _Use | None:
+    """table[rows], for several of them."""
+    table, out = step.equation.invars[0].aval, step.equation.outvars[0].aval
+    settings = step.equation.params
+    how = settings["dimension_numbers"]
+    axes = _single(table.shape, settings["slice_sizes"])
+    if axes is None or how.operand_batching_dims or not set(axes) <= set(how.start_index_map):
+        return None
+    width = math.prod(out.shape[axis] for axis in how.offset_dims)
+
+    def keys(given: list[Array]) -> Array:
+        places = [given[1][..., how.start_index_map.index(axis)] for axis in axes]
+        return jnp.ravel(_place(table.shape, axes, places))
+
+    def slopes(derivatives: Array) -> Float[Array, "c r k"]:
+        inner = [1 + axis for axis in how.offset_dims]
+        outer = [axis for axis in range(1, derivatives.ndim) if axis not in inner]
+        return jnp.transpose(derivatives, (0, *outer, *inner)).reshape(len(derivatives), -1, width)
+
+    return _Use(number, out.shape, out.dtype, out.size // width, width + 1, slopes, keys, axes)
+
+
+def _single(shape: tuple[int, ...], sizes: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The axes of which one place is read, the others being read as a whole; None if there is another kind."""
+    axes = tuple(axis for axis, (full, read) in enumerate(zip(shape, sizes, strict=True)) if read != full)
+    return axes if axes and all(sizes[axis] == 1 for axis in axes) else None
+
+
+def _place(shape: tuple[int, ...], axes: tuple[int, ...], places: list[Array]) -> Array:
+    """Places along several axes as one number; those outside are where JAX takes them to be, at the border."""
+    inside = [jnp.clip(place, 0, shape[axis] - 1) for place, axis in zip(places, axes, strict=True)]
+    return jnp.ravel_multi_index(tuple(inside), tuple(shape[axis] for axis in axes), mode="clip")
