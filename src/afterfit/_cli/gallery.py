@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from afterfit._base.errors import nearest, require
-from afterfit._cli._app import Quiet, complete_entry, complete_paper, complete_scale, is_file, say, wrap
+from afterfit._cli._app import Quiet, complete_entry, complete_paper, complete_scale, say, wrap
 
 if TYPE_CHECKING:
     from afterfit.papers import Entry
@@ -44,9 +44,9 @@ def list_(
 
 def _of_paper(paper: str | None) -> dict[str, Entry]:
     """The entries of a paper, of a file or of the whole gallery, by what they are called on the command line."""
-    from afterfit.papers import entries, entries_of
+    from afterfit.papers import entries, entries_of, is_python_file
 
-    if paper is not None and is_file(paper):
+    if paper is not None and is_python_file(paper):
         return {f"{paper}::{entry.name}": entry for entry in entries_of(paper).values()}
     gallery = entries()
     names = {entry.paper.name for entry in gallery.values()}

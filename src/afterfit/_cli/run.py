@@ -133,14 +133,14 @@ def run(
 
 def read_job(job: str, scale: str | None) -> tuple[Entry | None, str, dict[str, Experiment]]:
     """The gallery entry if it is one, a name for the job, and its experiments by name."""
-    if job.endswith(".toml") or Path(job).is_file():
+    from afterfit.papers import find, is_python_file
+
+    if job.endswith(".toml") or (Path(job).is_file() and not is_python_file(job)):
         from afterfit._training.experiment import Experiment
 
         require(scale is None, f"--scale {scale} is for gallery entries: an experiment in a file has one setting.")
         label = readable(Path(job).stem)
         return None, label, {label: Experiment.from_toml(job)}
-    from afterfit.papers import find
-
     entry, scale = find(job), scale or "paper"
     return entry, f"{entry.id} {scale}", entry.experiments(scale)
 

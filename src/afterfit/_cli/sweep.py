@@ -40,7 +40,7 @@ def sweep(
         str,
         typer.Argument(
             metavar="ID|FILE",
-            help="A gallery id (its headline run) or a TOML file with an experiment.",
+            help="A gallery id or an entry of your own (its headline run), or a TOML file with an experiment.",
             autocompletion=complete_job,
         ),
     ],
@@ -186,12 +186,9 @@ def _read(job: str, scale: str | None) -> tuple[Experiment, Mapping[str, Any]]:
     """The experiment of a file or the headline of a gallery entry, and the file's table [sweep]."""
     from afterfit._training.experiment import Experiment
 
-    if not (job.endswith(".toml") or Path(job).is_file()):
-        return next(iter(read_job(job, scale)[2].values())), {}
-    require(scale is None, f"--scale {scale} is for gallery entries: an experiment in a file has one setting.")
-    data = Experiment.read_toml(job)
-    table = Experiment.pop_sweep(data)
-    return Experiment.from_dict(data), table
+    entry, _, experiments = read_job(job, scale)
+    headline = next(iter(experiments.values()))
+    return headline, {} if entry else Experiment.pop_sweep(Experiment.read_toml(job))
 
 
 def _in_short(asked: Sweep) -> str:

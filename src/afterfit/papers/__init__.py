@@ -65,10 +65,18 @@ def find(id: str) -> Entry:
         by_name = {entry.name: entry for entry in entries_of(file).values()}
         require(name in by_name, f"{file} has no entry {name!r}: {nearest(name, by_name)}")
         return by_name[name]
+    if is_python_file(id):
+        named = ", ".join(f"{id}::{entry.name}" for entry in entries_of(id).values())
+        raise SpecError(f"{id} is a file of entries: name one of them, {named}.")
     known = entries()
     if id not in known:
         raise SpecError(f"there is no gallery entry {id!r}: {nearest(id, known)}")
     return known[id]
+
+
+def is_python_file(job: str) -> bool:
+    """Whether what is named on a command line is a Python file, which holds entries of one's own."""
+    return job.endswith(".py")
 
 
 def _instances(classes) -> dict[str, Entry]:
