@@ -13,6 +13,7 @@ import functools
 import inspect
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -151,6 +152,8 @@ class Entry(abc.ABC):
         for said in ("paper", "title", "where", "about"):
             require(hasattr(cls, said), f"the entry {cls.__qualname__} does not say its {said}.")
         require(bool(cls.claims), f"the entry {cls.__qualname__} has no claim: mark its checks with @claim.")
+        for words, times in Counter(claim.words for claim in cls.claims).items():  # a row is kept by its claim's words
+            require(times == 1, f"the entry {cls.__qualname__} has {times} claims in the same words, {words!r}.")
         cls.id = f"{cls.paper.name}/{cls.name}"
         before = cls._known.get(cls.id, cls)
         require(  # a module that is loaded again defines its classes again
