@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from afterfit._base.errors import nearest, require
+from afterfit._base.errors import error_in_words, nearest, require
 from afterfit._cli._app import (
     Quiet,
     cache_compilations,
@@ -164,9 +164,9 @@ def _rows_of(
             try:
                 yield ledger.keep(entry, check()).row, ""
             except Exception as error:
-                yield f"{entry.id}, {words}: {type(error).__name__}: {error}"
+                yield f"{entry.id}, {words}: {error_in_words(error)}"
     except Exception as error:  # of its runs, which all of its claims need
-        yield from (f"{entry.id}, {words}: {type(error).__name__}: {error}" for words in missing)
+        yield from (f"{entry.id}, {words}: {error_in_words(error)}" for words in missing)
 
 
 @dataclasses.dataclass

@@ -16,7 +16,7 @@ import sys
 import warnings
 from pathlib import Path
 
-from afterfit._base.errors import SpecError, nearest, require
+from afterfit._base.errors import SpecError, error_in_words, nearest, require
 from afterfit._base.rules import discover
 from afterfit.papers._entry import SCALES, Claim, Entry, Finding, Paper, Progress, Row, claim, once, run_all
 
@@ -99,10 +99,8 @@ def _installed() -> tuple[str, ...]:
         try:
             _import_all(point.module)
         except Exception as error:  # somebody else's package must not take the gallery with it
-            warnings.warn(
-                f"the papers of {point.module} (installed) cannot be loaded: {type(error).__name__}: {error}.",
-                stacklevel=2,
-            )
+            said = error_in_words(error).rstrip(".")
+            warnings.warn(f"the papers of {point.module} (installed) cannot be loaded: {said}.", stacklevel=2)
             continue
         packages.append(point.module.partition(".")[0])
     return tuple(packages)
@@ -139,5 +137,5 @@ def _load(file: Path) -> str:
     except SpecError:
         raise
     except Exception as error:
-        raise SpecError(f"{file} cannot be imported: {type(error).__name__}: {error}.") from error
+        raise SpecError(f"{file} cannot be imported: {error_in_words(error)}.") from error
     return name
