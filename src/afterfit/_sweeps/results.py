@@ -265,6 +265,9 @@ class ScalingLaw:
         """Which runs got there."""
         return ~self.censored & ~np.isnan(self.values)
 
+    def __repr__(self) -> str:
+        return f"<ScalingLaw {self.law.describe(self.quantity, self.x)}>"
+
     def __str__(self) -> str:
         said = self.law.describe(self.quantity, self.x)
         if self.never:

@@ -345,7 +345,7 @@ class Sweep:
         if dataset is None or before != there:
             dataset = make(there)
             self._kept[name] = there, dataset
-        return dataset.copy()  # its own, should somebody add to it
+        return dataset.copy(deep=True)  # its own, should somebody write to it
 
     def _there(self) -> dict[Place, tuple[str, str]]:
         stamps = self.store.stamps()
