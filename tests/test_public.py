@@ -1,14 +1,17 @@
 """The public boundary: what a user may import, what it costs, and that nothing else looks public."""
 
+import ast
 import importlib
 import pkgutil
 import subprocess
 import sys
 import types
+from pathlib import Path
 
 import pytest
 
 import afterfit as af
+from afterfit import papers
 
 
 def modules_in(module: types.ModuleType) -> list[types.ModuleType]:
@@ -52,6 +55,28 @@ def test_no_function_hides_a_module():
             if not isinstance(getattr(module, name), types.ModuleType):
                 with pytest.raises(ModuleNotFoundError):
                     importlib.import_module(f"{module.__name__}.{name}")
+
+
+def test_our_own_papers_are_written_with_what_is_public():
+    """Whoever writes a paper needs what ours needed."""
+    files = sorted(Path(papers.__path__[0]).glob("*/*.py"))
+    assert files
+    for file in files:
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            for imported in _imported(node):
+                private = any(part.startswith("_") for part in imported.split("."))
+                assert not private or not imported.startswith("afterfit") or imported.startswith("afterfit.papers."), (
+                    file.name,
+                    imported,
+                )
+
+
+def _imported(node: ast.AST) -> list[str]:
+    """The full names of what a statement imports."""
+    if not isinstance(node, ast.Import | ast.ImportFrom):
+        return []
+    origin = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
+    return [f"{origin}{name.name}" for name in node.names]
 
 
 def test_what_a_users_task_needs_is_public():
