@@ -203,27 +203,19 @@ def _carry_out(
     experiments: Mapping[str, Experiment], label: str, save: Callable[[str, Run], None], quiet: bool
 ) -> tuple[dict[str, Run], bool]:
     """Run and save experiments: what came of them, in their order, and whether that is all of them."""
-    from afterfit._base.progress import progress_bar
-    from afterfit._sweeps.processes import run_many
-    from afterfit._training.train import run_experiment
+    from afterfit.papers import run_all
 
-    shown = False if quiet else None
-    runs: dict[str, Run] = {}
+    kept: dict[str, Run] = {}
 
     def keep(name: str, run: Run) -> None:
-        runs[name] = run
+        kept[name] = run
         save(name, run)
 
     try:
-        if len(experiments) == 1:  # Ctrl-C then keeps what was observed of it
-            ((name, experiment),) = experiments.items()
-            keep(name, run_experiment(experiment, progress=shown))
-        else:
-            with progress_bar(label, shown) as show:
-                run_many(experiments, show, keep)
+        runs = run_all(experiments, label, False if quiet else None, keep)
     except KeyboardInterrupt:
-        return {name: runs[name] for name in experiments if name in runs}, False
-    return {name: runs[name] for name in experiments}, all(run.status != "interrupted" for run in runs.values())
+        return {name: kept[name] for name in experiments if name in kept}, False
+    return runs, all(run.status != "interrupted" for run in runs.values())
 
 
 def _keep(run: Run, place: Path) -> bool:

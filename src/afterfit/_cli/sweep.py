@@ -202,9 +202,9 @@ def _in_short(asked: Sweep) -> str:
 
 def _tell(asked: Sweep) -> None:
     """How many runs came to which verdict, and the laws they follow."""
-    data = asked.dataset
-    counts = Counter(kind for kind in data["verdict"].values.ravel().tolist() if kind)
-    for kind, count in counts.most_common():
+    from afterfit._sweeps.results import count_verdicts
+
+    for kind, count in count_verdicts(asked.dataset).most_common():
         say(f"{count:6}  {kind}")
     for name, values in asked.knobs.items():
         if len(values) > 1 and all(isinstance(value, float) and value > 0 for value in values):

@@ -29,6 +29,7 @@ __all__ = [
     "Loaded",
     "Place",
     "ScalingLaw",
+    "count_verdicts",
     "curves_over",
     "dimensions",
     "fit_scaling_law",
@@ -198,6 +199,11 @@ def _at_times(time: np.ndarray, own: np.ndarray, values: np.ndarray) -> np.ndarr
     with np.errstate(divide="ignore"):
         at = np.interp(np.log(time[1:]), np.log(own[1:]), values[1:], right=np.nan)
     return np.concatenate([values[:1], np.where(time[1:] <= own[-1] * (1 + 1e-12), at, np.nan)])
+
+
+def count_verdicts(data: xr.Dataset) -> Counter[str]:
+    """How many runs came to which verdict."""
+    return Counter(kind for kind in data["verdict"].values.ravel().tolist() if kind)
 
 
 def values_over(sweep: Sweep, quantity: str, at: Mapping[str, Any]) -> tuple[xr.DataArray, dict[str, Any]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import hashlib
 import itertools
@@ -27,6 +26,7 @@ from afterfit._sweeps.results import (
     Loaded,
     Place,
     ScalingLaw,
+    count_verdicts,
     curves_over,
     fit_scaling_law,
     is_result,
@@ -256,10 +256,9 @@ class Sweep:
             f"memory is in gigabytes and must be positive and finite, got {memory}.",
         )
         total = self.refine.budget if self.refine else len(self.seeds) * len(self.points)
-        bar = contextlib.nullcontext(progress) if callable(progress) else progress_bar("sweep", progress)
         failures: dict[str, str] = {}
         done = 0
-        with hearing(), bar as show:
+        with hearing(), progress_bar("sweep", progress) as show:
             for points, _ in self._rounds() if self.refine else [(self.points, {})]:
                 experiments = self._of(points)
                 self._keep(points)
@@ -407,7 +406,7 @@ class Sweep:
         rows.append(("runs", f"{there} in {self.store.url}, {asked - there} missing"))
         if not there:
             return table(("sweep", self.id), rows)
-        counts = Counter(kind for kind in self.dataset["verdict"].values.ravel().tolist() if kind)
+        counts = count_verdicts(self.dataset)
         rows += [("verdict" if k == 0 else "", f"{n} {kind}") for k, (kind, n) in enumerate(counts.most_common())]
         diagram = picture(self.phase_diagram(), f"verdict over {', '.join(self.knobs)}") if len(self.knobs) <= 2 else ""
         return table(("sweep", self.id), rows) + diagram

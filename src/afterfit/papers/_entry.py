@@ -213,15 +213,13 @@ class Entry(abc.ABC):
         """The picture, from the runs that `run` gave."""
         return Evidence(self, runs, scale, False).ask(self.picture)
 
-    def verify(self, scale: str, progress: Progress = None) -> Iterator[Row]:
-        """Run the entry and check its claims. `seconds` is what each cost; the first carries the runs."""
-        for row in self.verify_each(scale, progress):
-            yield row()
-
     def verify_each(
         self, scale: str, progress: Progress = None, but: Collection[str] = ()
     ) -> Iterator[Callable[[], Row]]:
-        """The same, `but` some claims, one function a row: what one raises does not keep the next from being asked."""
+        """Run the entry and check its claims, `but` some: one function a row, of which one may raise and the next not.
+
+        `seconds` is what each cost; the first carries the runs.
+        """
         began = time.monotonic()
         runs = self.run(scale, progress=progress)
         evidence = Evidence(self, runs, scale, progress)
@@ -313,16 +311,24 @@ def check_scale(scale: str) -> None:
     require(scale in SCALES, f"unknown scale {scale!r}: {nearest(scale, SCALES)}")
 
 
-def run_all(experiments: Mapping[str, Experiment], label: str, progress: Progress = None) -> dict[str, Run]:
-    """Carry out several experiments under one progress bar (or the run's own, if there is only one)."""
-    import contextlib
+def run_all(
+    experiments: Mapping[str, Experiment],
+    label: str,
+    progress: Progress = None,
+    ended: Callable[[str, Run], None] = lambda name, run: None,
+) -> dict[str, Run]:
+    """Carry out several experiments under one progress bar (or the run's own, if there is only one).
 
+    `ended` is called with the name of each run and the run as it ends, on Ctrl-C with those interrupted too.
+    """
     from afterfit._base.progress import progress_bar
     from afterfit._sweeps.processes import run_many
     from afterfit._training.train import run_experiment
 
     if len(experiments) == 1:
-        return {name: run_experiment(experiment, progress=progress) for name, experiment in experiments.items()}
-    bar = contextlib.nullcontext(progress) if callable(progress) else progress_bar(label, progress)
-    with bar as show:
-        return run_many(experiments, show)
+        ((name, experiment),) = experiments.items()
+        run = run_experiment(experiment, progress=progress)
+        ended(name, run)
+        return {name: run}
+    with progress_bar(label, progress) as show:
+        return run_many(experiments, show, ended)
