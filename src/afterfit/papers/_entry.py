@@ -18,6 +18,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from afterfit._base.errors import nearest, require
+from afterfit._base.rules import register
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -155,12 +156,7 @@ class Entry(abc.ABC):
         for words, times in Counter(claim.words for claim in cls.claims).items():  # a row is kept by its claim's words
             require(times == 1, f"the entry {cls.__qualname__} has {times} claims in the same words, {words!r}.")
         cls.id = f"{cls.paper.name}/{cls.name}"
-        before = cls._known.get(cls.id, cls)
-        require(  # a module that is loaded again defines its classes again
-            (before.__module__, before.__qualname__) == (cls.__module__, cls.__qualname__),
-            f"{cls.__module__}.{cls.__qualname__} cannot be {cls.id}: so is {before.__module__}.{before.__qualname__}.",
-        )
-        cls._known[cls.id] = cls
+        register(cls._known, cls.id, cls)
 
     @abc.abstractmethod
     def runs(self, scale: str) -> Mapping[str, Experiment | Mapping[Any, Experiment]]:
