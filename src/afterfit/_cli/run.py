@@ -96,7 +96,7 @@ def run(
     warn_of_length(experiments.values(), quiet)
     out = out or Path("results") / _as_file_name(label)
     places = _places(out / "runs", experiments)
-    _claim_directory(out, places.values())
+    _take_directory(out, places.values())
 
     misplaced = []
 
@@ -181,7 +181,7 @@ def _places(directory: Path, names: Iterable[str]) -> dict[str, Path]:
     return places
 
 
-def _claim_directory(out: Path, places: Iterable[Path]) -> None:
+def _take_directory(out: Path, places: Iterable[Path]) -> None:
     """Make the output directory and mark it as ours, unless something else would be written over."""
     from afterfit._training.run import replaceable
 
