@@ -89,6 +89,7 @@ def _filled(page: Path) -> str:
         "limits": _limits,
         "clocks": _clocks,
         "methods": _methods,
+        "routes": _routes,
         **{name: functools.partial(_nouns, name) for name in ("models", "penalties", "dynamics", "inits")},
     }
 
@@ -134,6 +135,12 @@ def _clocks() -> Iterator[str]:
     for rule in afterfit.theory.Clock.known():
         words = (f"{signs[rule.promise]} {rule.name}", f"`{rule.__name__}`", rule.event, _first_sentence(rule))
         yield f"| {' | '.join(map(_cell, words))} | {rule.source} |"
+
+
+def _routes() -> Iterator[str]:
+    yield from ("| route | what it is | source | cost |", "|---|---|---|---|")
+    for route in afterfit.theory.Route.known():
+        yield f"| `{route.__name__}` | {_cell(_first_sentence(route))} | {route.source} | {route.cost} |"
 
 
 def _methods() -> Iterator[str]:
