@@ -635,7 +635,7 @@ def test_a_log_is_read_once(tmp_path):
 def test_a_log_in_no_known_format_says_which_there_are(tmp_path):
     path = tmp_path / "log.bin"
     path.write_bytes(b"\xff\x00\xfe")
-    with pytest.raises(SpecError, match=r"no format that is known here \(CSV: it is not a text file in UTF-8\)"):
+    with pytest.raises(SpecError, match=r"no format that is known here .*CSV: it is not a text file in UTF-8"):
         open_log(path)
 
 
