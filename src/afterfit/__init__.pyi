@@ -22,6 +22,8 @@ from ._diagnose.thresholds import Threshold as Threshold
 from ._diagnose.verdict import DiagnosisSettings as DiagnosisSettings
 from ._diagnose.verdict import Verdict as Verdict
 from ._sweeps.knobs import geomspace as geomspace
+from ._sweeps.laws import PowerLaw as PowerLaw
+from ._sweeps.laws import fit_power_law as fit_power_law
 from ._sweeps.refine import refine as refine
 from ._sweeps.slurm import slurm as slurm
 from ._sweeps.store import Store as Store

@@ -16,7 +16,9 @@ import importlib
 import pkgutil
 from typing import Any, ClassVar, Self
 
-__all__ = ["Rule", "discover"]
+from afterfit._base.errors import require
+
+__all__ = ["Rule", "discover", "register"]
 
 
 class Rule(abc.ABC):
@@ -59,6 +61,15 @@ class Rule(abc.ABC):
     def known(cls) -> tuple[type[Self], ...]:
         """All of this family, in the order in which they were defined."""
         return tuple(rule for rule in cls._known.values() if issubclass(rule, cls))
+
+
+def register(known: dict[str, Any], name: str, cls: type) -> None:
+    """Enter a class among those `known` by a name, which is refused to another class."""
+    before = known.get(name, cls)
+    one, other = (f"{kind.__module__}.{kind.__qualname__}" for kind in (cls, before))
+    # By where they are defined: a module that is loaded again defines its classes again.
+    require(one == other, f"{one} cannot be called {name}: so is {other}.")
+    known[name] = cls
 
 
 def discover(package: str, but: tuple[str, ...] = ()) -> None:

@@ -24,8 +24,9 @@ from jax.core import Tracer
 
 from afterfit._base.definitions import Untold, digest, held
 from afterfit._base.errors import SpecError, nearest, require
+from afterfit._base.rules import register
 
-__all__ = ["DEFINING", "Capable", "Spec", "SpecError", "nearest", "plain_number", "require"]
+__all__ = ["DEFINING", "Capable", "Spec", "plain_number"]
 
 DEFINING = ("kind", "code", "meaning")  # what plain data say of a noun beside its settings
 
@@ -79,13 +80,7 @@ class Spec(Capable, eqx.Module):
         if Spec in cls.__bases__:
             cls.family, cls.members = cls, {}
         elif cls.family is not None and not cls.__name__.startswith("_") and "<locals>" not in cls.__qualname__:
-            before = cls.members.get(cls.kind, cls)
-            require(  # a module that is loaded again defines its classes again
-                (before.__module__, before.__qualname__) == (cls.__module__, cls.__qualname__),
-                f"{cls.__module__}.{cls.__qualname__} cannot be called {cls.kind}: so is "
-                f"{before.__module__}.{before.__qualname__}.",
-            )
-            cls.members[cls.kind] = cls
+            register(cls.members, cls.kind, cls)
 
     def __post_init__(self):
         # One number has one form, so that one run has one name: 1 for a real number is 1.0, NumPy's are Python's.

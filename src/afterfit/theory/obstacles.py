@@ -22,6 +22,11 @@ __all__ = [
     "not_vectors",
 ]
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 _PENALTIES = {"none": "no penalty", "l2": "L2", "l1": "L1", "nuclear": "Nuclear"}
 
 
