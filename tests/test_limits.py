@@ -28,11 +28,14 @@ from afterfit.models import (
     SymmetricFactorisation,
     Tangent,
 )
-from afterfit.penalties import L1, L2
+from afterfit.penalties import L1, L2, Penalty
 from afterfit.tasks import MatrixCompletion, ReLURegression, SparseClassification, SparseRecovery, SparseRegression
 from afterfit.theory._instance import posed
 from afterfit.theory._kernel import margin_features
 from afterfit.theory._programs import non_negative
+from afterfit.theory._routes.linear import ClosedForm
+from afterfit.theory._routes.manifold import RiemannianLimit
+from afterfit.theory._theorems import notsawo2025
 from afterfit.theory._theorems.boursier2025 import TwoTimeScales
 from afterfit.theory._theorems.lyu2023 import Classification, Regression
 from afterfit.theory._theorems.notsawo2025 import SparseRecovery as SparseRecoveryTheorem
@@ -263,6 +266,38 @@ def test_the_ridge_limit_of_the_linear_model():
     found = theory.limits(af.run_experiment(spec))
     assert found[theory.Ridge].distance < 1e-9
     assert found[theory.Ridge].source == "Notsawo et al. 2025, Thm 3.6"
+
+
+class SumOfSquares(Penalty):
+    """β‖θ‖², which is weight decay of λ = 2β."""
+
+    smooth = True
+
+    @property
+    def decay(self):
+        return 2 * self.strength
+
+    def value(self, params):
+        return sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(params))
+
+
+def test_weight_decay_is_told_by_its_decay_and_not_by_its_strength():
+    task, decay = SparseRegression(n=4, d=6, sparsity=2), 1e-3
+    descent = GradientDescent(lr=1e-3, steps=10_000_000)
+    named, instance = (
+        dataclasses.replace(
+            posed(_experiment(task, Linear(), Gaussian(1.0), penalty, descent)), final={"weights": np.ones(6)}
+        )
+        for penalty in (L2(decay), SumOfSquares(decay / 2))
+    )
+    X, y, c = instance.design, instance.targets, instance.half_factor
+    by_hand = np.linalg.solve(c * X.T @ X + decay * np.eye(6), c * X.T @ y)
+    np.testing.assert_allclose(theory.Ridge(instance).predictor, by_hand)
+    assert list(notsawo2025.steps(instance, "l2")) == list(notsawo2025.steps(named, "l2"))
+    # The Riemannian flow is the limit λ → 0 of the closed form: in the same time, if it is told by the penalty's own.
+    times = np.geomspace(1.0, 1e4, 20)
+    limiting, exact = (route(instance, times).curves for route in (RiemannianLimit, ClosedForm))
+    np.testing.assert_allclose(limiting.test, exact.test, rtol=2e-2)
 
 
 def test_limits_are_found_by_class_and_by_name_and_those_that_do_not_apply_say_why(grokked):

@@ -270,7 +270,7 @@ class Descent(_Convex):
         return super().obstacle(instance) or (matrices if _of_matrices(instance) else None)
 
     def tell(self, instance: Instance, run: Run) -> float:
-        return np.max(np.abs(_gap(instance))) / float(instance.experiment.penalty.strength)
+        return np.max(np.abs(_gap(instance))) / instance.strength
 
 
 class MatrixDescent(_Convex):
@@ -285,7 +285,7 @@ class MatrixDescent(_Convex):
         return super().obstacle(instance) or (None if _of_matrices(instance) else vectors)
 
     def tell(self, instance: Instance, run: Run) -> float:
-        return float(np.linalg.norm(_gap(instance), 2)) / float(instance.experiment.penalty.strength)
+        return float(np.linalg.norm(_gap(instance), 2)) / instance.strength
 
 
 class PenaltyBound(_Convex):
@@ -298,7 +298,7 @@ class PenaltyBound(_Convex):
         gap, end = _gap(instance), instance.least_penalty
         self._least = float(np.linalg.norm(end, "nuc") if _of_matrices(instance) else np.sum(np.abs(end)))
         eta = 2 * _CLOSE * self._least  # h − h* ≤ η/2 is what Δt(η) promises
-        return float(np.sum(gap**2)) / (float(instance.experiment.penalty.strength) * eta)
+        return float(np.sum(gap**2)) / (instance.strength * eta)
 
     def measure(self, run: Run) -> float | None:
         times, values = run.curves["time"].values, run.curves["penalty"].values

@@ -71,6 +71,11 @@ class Instance:
         return penalty.norm if penalty.decay is None else "l2" if penalty.decay else "none"
 
     @property
+    def strength(self) -> float:
+        """What the theorems call the penalty's strength: λ of weight decay ½λ‖θ‖², β of any other penalty β·h."""
+        return self.decay if self.penalty_form == "l2" else float(self.experiment.penalty.strength)
+
+    @property
     def step_size(self) -> float | None:
         """The step of a discrete dynamics, None for a flow."""
         return getattr(self.experiment.dynamics, "lr", None)

@@ -418,7 +418,7 @@ class _Penalised(Limit):
         norm = _norm(instance)
         assert norm is not None
         self.source = norm.source
-        strength = float(instance.experiment.penalty.strength) / instance.half_factor * norm.factor
+        strength = instance.strength / instance.half_factor * norm.factor
         return self.minimise(instance, strength).reshape(instance.design.shape[1:])
 
     @abc.abstractmethod

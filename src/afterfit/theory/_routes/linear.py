@@ -47,7 +47,7 @@ class ConvexDescent(Route):
         return wrong or not_penalty(instance, "l1", "nuclear") or not_followed(instance)
 
     def follow(self, instance: Instance, times: np.ndarray) -> Curves:
-        X, y, beta = instance.rows, instance.targets, float(instance.experiment.penalty.strength)
+        X, y, beta = instance.rows, instance.targets, instance.strength
         fast = _linear_path(instance, times, 0.0)
         landed = _linear_path(instance, np.array([np.inf]), 0.0)[0]
         shape = landed.shape if instance.penalty_form == "nuclear" else None

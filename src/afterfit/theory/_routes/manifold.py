@@ -51,15 +51,15 @@ class RiemannianLimit(Route):
         return not_squared(instance) or not_decayed(instance) or not_followed(instance) or not_stable(instance)
 
     def follow(self, instance: Instance, times: np.ndarray) -> Curves:
-        experiment, decay = instance.experiment, instance.decay
+        experiment, beta = instance.experiment, float(instance.experiment.penalty.strength)  # its slow time is βt
         fast = _KernelFlow(instance)
         outputs = fast.outputs(times)
         missing = np.linalg.norm((outputs - instance.targets.ravel()), axis=1) / np.linalg.norm(instance.targets)
-        end = float(decay * times[-1])
+        end = beta * float(times[-1])
         flow = RiemannianFlow(until=end, first=1e-4 * end, max_steps=_MOST_STEPS)
         run = run_experiment(dataclasses.replace(experiment, dynamics=flow, observations=SLOW_TIMES), progress=False)
         metric = instance.task.metric
-        slow = run.curves["time"].values[1:] / decay
+        slow = run.curves["time"].values[1:] / beta
         if not len(slow) or slow[-1] <= 0:
             raise Unanswered(f"the unregularised flow does not come to a solution ({run.message})")
         train, test = (np.interp(times, slow, run.curves[f"{side}_{metric}"].values[1:]) for side in ("train", "test"))

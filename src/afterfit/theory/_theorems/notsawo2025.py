@@ -40,7 +40,7 @@ class SparseRecovery(Theorem):
         return not_squared(instance) or not_direct(instance) or not_vectors(instance) or not_penalty(instance, "l1")
 
     def assumptions(self, case: Case) -> Iterator[Check]:
-        yield from _steps(case, "l1")
+        yield from steps(case.instance, "l1")
         X = case.instance.design
         truth = case.instance.problem.data.truth
         if truth is None:
@@ -84,7 +84,7 @@ class MatrixRecovery(Theorem):
         return wrong or not_matrices(instance) or not_penalty(instance, "nuclear")
 
     def assumptions(self, case: Case) -> Iterator[Check]:
-        yield from _steps(case, "nuclear")
+        yield from steps(case.instance, "nuclear")
         truth = case.instance.problem.data.truth
         if truth is None:
             return
@@ -117,7 +117,7 @@ class WithoutUnderstanding(Theorem):
         return not_squared(instance) or not_direct(instance) or not_decayed(instance)
 
     def assumptions(self, case: Case) -> Iterator[Check]:
-        yield from _steps(case, "l2")
+        yield from steps(case.instance, "l2")
         n, d = case.instance.rows.shape
         yield Check("fewer examples than weights", f"{n} for {d}", n < d)
 
@@ -141,7 +141,7 @@ class TwoPhases(Theorem):
 
     @classmethod
     def obstacle(cls, instance: Instance) -> str | None:
-        if not instance.experiment.penalty.strength:
+        if instance.penalty_form == "none":
             return "it is for a penalty, and there is none"
         return not_squared(instance) or not_dynamics(instance, Discrete)
 
@@ -163,14 +163,14 @@ class TwoPhases(Theorem):
         yield from timed(case, FitTime)
 
 
-def _steps(case: Case, penalty: str) -> Iterator[Check]:
-    instance = case.instance
+def steps(instance: Instance, penalty: str) -> Iterator[Check]:
+    """Whether the steps of a descent are as small as the theorems on that penalty ask."""
     if instance.step_size is None:
         yield Check("step size", "a flow, which has none", True)
         return
     # The theorems have ½‖Xa − y‖² in front; another factor is a change of α and β.
     c = instance.half_factor
-    alpha, beta = instance.step_size * c, float(instance.experiment.penalty.strength) / c
+    alpha, beta = instance.step_size * c, instance.strength / c
     found = sensing.step_conditions(instance.design, alpha, beta, penalty)
     yield Check(
         "step size and strength are small enough",
