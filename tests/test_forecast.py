@@ -130,7 +130,7 @@ def test_too_large_steps_are_foreseen():
     [
         ({"dynamics": {"kind": "Adam", "lr": 1e-3, "steps": 1000}}, "gradient flow and descent, not Adam"),
         ({"model": {"kind": "MLP", "hidden": (8,)}, "init": {"kind": "He"}}, "MLP has kinks"),
-        ({"init": {"kind": "Gaussian"}, "penalty": {"kind": "L1", "strength": 1e-3}}, "w₊ = w₋ > 0"),
+        ({"init": {"kind": "Gaussian"}, "penalty": {"kind": "L1", "strength": 1e-3}}, "w₊ = w₋ without a zero entry"),
     ],
 )
 def test_no_theory_says_why(changes, reason):

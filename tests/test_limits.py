@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import afterfit as af
 from afterfit import SpecError, theory
 from afterfit._diagnose.words import number
+from afterfit._training.train import prepare
 from afterfit.dynamics import GradientDescent, GradientFlow
 from afterfit.dynamics import _tangent as tangent
 from afterfit.inits import Constant, Gaussian, He, Identity, ScaledGaussian, Symmetrised
@@ -30,6 +31,7 @@ from afterfit.models import (
 )
 from afterfit.penalties import L1, L2, Penalty
 from afterfit.tasks import MatrixCompletion, ReLURegression, SparseClassification, SparseRecovery, SparseRegression
+from afterfit.theory import _instance as instances
 from afterfit.theory._instance import posed
 from afterfit.theory._kernel import margin_features
 from afterfit.theory._programs import non_negative
@@ -452,8 +454,17 @@ def test_the_clocks_of_a_convex_penalty(recovered):
 # The page
 
 
-def test_the_page_says_which_theorem_applies_and_what_happened(grokked, classified, recovered):
+@pytest.fixture
+def posings(monkeypatch):
+    """The problems that theory poses from here on."""
+    posed = []
+    monkeypatch.setattr(instances, "prepare", lambda experiment: posed.append(experiment) or prepare(experiment))
+    return posed
+
+
+def test_the_page_says_which_theorem_applies_and_what_happened(grokked, classified, recovered, posings):
     page = theory.explain(grokked)
+    assert len(posings) == 1, "theorems, limits and clocks speak of one problem"
     lyu = page.readings[Regression]
     assert lyu.name == "Lyu et al. 2023, Thms 3.9 and 3.10"
     assert lyu.applies
@@ -481,8 +492,9 @@ def test_a_broken_assumption_is_told_with_its_number():
     assert lyu.applies is False
 
 
-def test_theory_is_drawn_over_the_run(grokked):
+def test_theory_is_drawn_over_the_run(grokked, posings):
     figure = theory.plot(grokked)
+    assert len(posings) == 1, "the problem is posed once for all that is drawn"
     labels = figure.axes[0].get_legend_handles_labels()[1]
     assert {"kernel interpolation", "lasso", "foreseen by theory"} <= set(labels)
     assert labels.index("foreseen by theory") < labels.index("kernel interpolation")

@@ -19,10 +19,18 @@ from afterfit._training.run import Run
 from afterfit.dynamics import LabelNoiseSGD
 from afterfit.dynamics import _tangent as tangent
 from afterfit.theory._instance import Instance, instance_of
-from afterfit.theory._kernel import MOST, kernel_predictor
+from afterfit.theory._kernel import kernel_predictor
 from afterfit.theory._named import Named
 from afterfit.theory._programs import min_l2
-from afterfit.theory.obstacles import not_decayed, not_direct, not_dynamics, not_homogeneous, not_penalty, not_squared
+from afterfit.theory.obstacles import (
+    not_decayed,
+    not_direct,
+    not_dynamics,
+    not_factorised,
+    not_homogeneous,
+    not_penalty,
+    not_squared,
+)
 
 __all__ = [
     "WINDOW",
@@ -146,7 +154,11 @@ def clocks(run: Run) -> Clocks:
     af.theory.clocks(run)[af.theory.LargeStart].ratio
     ```
     """
-    instance = instance_of(run)
+    return clocks_of(instance_of(run), run)
+
+
+def clocks_of(instance: Instance, run: Run) -> Clocks:
+    """The same of a run whose problem is posed already."""
     with computing():
         return Clocks.of(Clock.known(), instance, lambda clock: clock(instance, run))
 
@@ -217,11 +229,11 @@ def _kernel_way(instance: Instance) -> float:
         if instance.decay >= 1:
             raise Unanswered(f"it is for weak decay, λ < 1, not {instance.decay:g}")
         return kernel_predictor(instance).norm * float(np.log(1 / instance.decay))
-    if instance.targets.size > MOST:
-        raise Unanswered(_too_many(instance))
-    kernel = np.asarray(tangent.kernel(instance.problem, instance.initial))
+    too_large = not_factorised(instance.targets.size)
+    if too_large is not None:
+        raise Unanswered(too_large)
     y = instance.targets.ravel()
-    return float(np.sqrt(y @ np.linalg.lstsq(kernel, y, rcond=1e-13)[0]))
+    return float(np.sqrt(y @ np.linalg.lstsq(instance.kernel, y, rcond=1e-13)[0]))
 
 
 class FitTime(Clock):
@@ -232,10 +244,10 @@ class FitTime(Clock):
 
     @classmethod
     def obstacle(cls, instance: Instance) -> str | None:
-        return not_squared(instance) or (_too_many(instance) if instance.targets.size > MOST else None)
+        return not_squared(instance) or not_factorised(instance.targets.size)
 
     def tell(self, instance: Instance, run: Run) -> float:
-        values = np.linalg.eigvalsh(np.asarray(tangent.kernel(instance.problem, instance.initial)))
+        values = instance.kernel_values
         # |∇g|² ≥ χ·g with g = (c/2)‖f − y‖² and ∇g = cJᵀ(f − y): χ = 2c·λ_min(JJᵀ), exact for linear models.
         chi = 2 * instance.half_factor * float(values[0])
         if instance.model.linear:
@@ -331,7 +343,3 @@ class LabelNoiseTime(Clock):
     def tell(self, instance: Instance, run: Run) -> float:
         assert instance.step_size is not None
         return 1 / float(instance.step_size)  # η⁻² steps of size η
-
-
-def _too_many(instance: Instance) -> str:
-    return f"the tangent kernel of {instance.targets.size} outputs is too large to factorise: at most {MOST}"

@@ -87,7 +87,11 @@ def forecast(experiment: Experiment | Mapping[str, Any]) -> Forecast:
     print(af.forecast(experiment))  # Grokking: fitted at t=0.01, generalised at t=2.9e3, …; by argmin Q at …
     ```
     """
-    instance = posed(experiment)
+    return forecast_of(posed(experiment))
+
+
+def forecast_of(instance: Instance) -> Forecast:
+    """The same of a problem that is posed already."""
     reasons = []
     with computing():
         for route in sorted(Route.known(), key=lambda route: -route.special):

@@ -101,6 +101,28 @@ class Instance:
         return np.asarray(tangent.targets(self.problem))
 
     @functools.cached_property
+    def kernel(self) -> np.ndarray:
+        """K = JJᵀ, the tangent kernel at the start, with the outputs of all examples in a row."""
+        return np.asarray(tangent.kernel(self.problem, self.initial))
+
+    @functools.cached_property
+    def kernel_values(self) -> np.ndarray:
+        """Eigenvalues of the tangent kernel at the start, the least first."""
+        return np.linalg.eigvalsh(self.kernel)
+
+    @property
+    def depth(self) -> int:
+        """D of a diagonal net w₊^D − w₋^D."""
+        depth = self.experiment.model.power
+        assert depth is not None, "an obstacle to any other"
+        return depth
+
+    @property
+    def balanced_start(self) -> np.ndarray:
+        """α of a diagonal net that starts at w₊ = w₋, one number a weight; their common sign does not count."""
+        return np.abs(np.asarray(self.initial["plus"]))
+
+    @functools.cached_property
     def least_penalty(self) -> np.ndarray:
         """The interpolating weights of least L1 norm, or nuclear norm for matrices with a nuclear penalty."""
         X, y = self.design, self.targets

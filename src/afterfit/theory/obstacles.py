@@ -5,22 +5,29 @@ They ask what nouns can do, not which they are: a noun of your own that states t
 
 from __future__ import annotations
 
+import numpy as np
+
 from afterfit.models import LinearModel
 from afterfit.theory._instance import Instance
 
 __all__ = [
+    "not_balanced",
     "not_decayed",
     "not_diagonal",
     "not_direct",
     "not_dynamics",
+    "not_factorised",
     "not_homogeneous",
     "not_linear_in_input",
     "not_margin",
     "not_matrices",
     "not_penalty",
     "not_squared",
+    "not_uniform",
     "not_vectors",
 ]
+
+MOST = 3000  # constraints whose kernel is factorised in seconds
 
 _PENALTIES = {"none": "no penalty", "l2": "L2", "l1": "L1", "nuclear": "Nuclear"}
 
@@ -43,6 +50,22 @@ def not_diagonal(instance: Instance) -> str | None:
     """For diagonal nets, whose weights are w₊^D − w₋^D."""
     model = instance.experiment.model
     return None if model.power is not None else f"it is for DiagonalNet, not {type(model).__name__}"
+
+
+def not_balanced(instance: Instance) -> str | None:
+    """For diagonal nets that start at w₊ = w₋, where every weight is 0 and can move."""
+    wrong = not_diagonal(instance)
+    if wrong is not None:
+        return wrong
+    plus, minus = (np.asarray(instance.initial[name]) for name in ("plus", "minus"))
+    balanced = np.array_equal(plus, minus) and bool(np.all(plus != 0))
+    return None if balanced else "it is for a start with w₊ = w₋ without a zero entry"
+
+
+def not_uniform(instance: Instance) -> str | None:
+    """For a balanced start with one α for all weights."""
+    start = instance.balanced_start
+    return None if np.ptp(start) <= 1e-12 * start[0] else "it is for a start with all entries equal"
 
 
 def not_linear_in_input(instance: Instance) -> str | None:
@@ -83,3 +106,8 @@ def not_homogeneous(instance: Instance) -> str | None:
     if degree is None:
         return f"it is for models that state their degree of homogeneity, which {name} does not"
     return None if degree >= 2 else f"it is for models of degree 2 or more in their parameters, and {name} has {degree}"
+
+
+def not_factorised(m: int) -> str | None:
+    """For as many outputs (or margins) m as a tangent kernel can have that is factorised."""
+    return None if m <= MOST else f"the tangent kernel of {m} outputs is too large to factorise: at most {MOST}"

@@ -12,7 +12,6 @@ import numpy as np
 from jaxtyping import Array, PyTree
 
 from afterfit._base.rules import Rule
-from afterfit.dynamics import _tangent as tangent
 from afterfit.models import Model
 from afterfit.theory._instance import Instance
 
@@ -83,8 +82,7 @@ def not_stable(instance: Instance) -> str | None:
     """Descent follows the flow only at steps below 2 over the curvature: else it diverges, or ends elsewhere."""
     if instance.step_size is None:
         return None
-    kernel = np.asarray(tangent.kernel(instance.problem, instance.initial))
-    curvature = instance.half_factor * float(np.linalg.eigvalsh(kernel)[-1])
+    curvature = instance.half_factor * float(instance.kernel_values[-1])
     if instance.step_size * curvature <= 2:
         return None
     return f"steps of {instance.step_size:g} do not follow the flow, whose curvature at the start is {curvature:.3g}"

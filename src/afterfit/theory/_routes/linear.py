@@ -8,7 +8,7 @@ from afterfit.models import Linear
 from afterfit.theory._instance import Instance
 from afterfit.theory._programs import lasso, nuclear_penalised
 from afterfit.theory._routes._base import Curves, Route, not_followed, scored
-from afterfit.theory.obstacles import not_penalty, not_squared
+from afterfit.theory.obstacles import not_direct, not_penalty, not_squared
 
 __all__ = ["ClosedForm", "ConvexDescent"]
 
@@ -23,7 +23,7 @@ class ClosedForm(Route):
 
     @classmethod
     def obstacle(cls, instance: Instance) -> str | None:
-        wrong = _not_linear(instance) or not_squared(instance)
+        wrong = not_direct(instance) or not_squared(instance)
         return wrong or not_penalty(instance, "l2", "none") or not_followed(instance)
 
     def follow(self, instance: Instance, times: np.ndarray) -> Curves:
@@ -43,7 +43,7 @@ class ConvexDescent(Route):
 
     @classmethod
     def obstacle(cls, instance: Instance) -> str | None:
-        wrong = _not_linear(instance) or not_squared(instance)
+        wrong = not_direct(instance) or not_squared(instance)
         return wrong or not_penalty(instance, "l1", "nuclear") or not_followed(instance)
 
     def follow(self, instance: Instance, times: np.ndarray) -> Curves:
@@ -69,11 +69,6 @@ class ConvexDescent(Route):
         if shape is None:
             return lasso(X, y, strength)
         return nuclear_penalised(X.reshape(len(X), *shape), y, strength)
-
-
-def _not_linear(instance: Instance) -> str | None:
-    model = instance.experiment.model
-    return None if model.direct else f"it is for the linear model, not {type(model).__name__}"
 
 
 def _linear_path(instance: Instance, times: np.ndarray, decay: float) -> np.ndarray:

@@ -14,7 +14,7 @@ from afterfit.models import LinearModel
 from afterfit.tasks import SparseClassification
 from afterfit.theory._clocks import KernelPhase, LabelNoiseTime, LargeStart
 from afterfit.theory._instance import Instance
-from afterfit.theory._kernel import MOST, kernel_predictor
+from afterfit.theory._kernel import kernel_predictor
 from afterfit.theory._landscape import homogeneity
 from afterfit.theory._limits import (
     KernelInterpolation,
@@ -26,7 +26,14 @@ from afterfit.theory._limits import (
 )
 from afterfit.theory._theorems._base import Case, Check, Outcome, Theorem, seen, smooth, timed
 from afterfit.theory.bounds import l1_margin_bound, l2_margin_bound
-from afterfit.theory.obstacles import not_decayed, not_dynamics, not_homogeneous, not_margin, not_squared
+from afterfit.theory.obstacles import (
+    not_decayed,
+    not_dynamics,
+    not_factorised,
+    not_homogeneous,
+    not_margin,
+    not_squared,
+)
 
 __all__ = ["Classification", "LabelNoise", "MarginBounds", "Regression"]
 
@@ -109,7 +116,7 @@ class Regression(_KernelThenRich):
         return not_squared(instance) or not_decayed(instance) or not_homogeneous(instance)
 
     def _features(self, case: Case) -> Check:
-        return _independent(case, "Assumption 3.8: independent tangent features")
+        return _independent(case.instance, "Assumption 3.8: independent tangent features")
 
     def predictions(self, case: Case) -> Iterator[Outcome]:
         yield from self._turn(case)
@@ -181,10 +188,11 @@ def _homogeneous(instance: Instance) -> Check:
     )
 
 
-def _independent(case: Case, name: str) -> Check:
-    values = case.kernel_values
-    if values is None:
-        return Check(name, f"more than {MOST} outputs", None)
+def _independent(instance: Instance, name: str) -> Check:
+    too_large = not_factorised(instance.targets.size)
+    if too_large is not None:
+        return Check(name, too_large, None)
+    values = instance.kernel_values
     return Check(
         name, f"tangent kernel between {values[0]:.2g} and {values[-1]:.2g}", bool(values[0] > 1e-10 * values[-1])
     )
