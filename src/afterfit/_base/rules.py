@@ -7,6 +7,9 @@ the thing applied: a method that goes on, a clock that was told, a log that was 
 A family is a subclass of `Rule`. A class of the family that has a `name` of its own is known from then on: there is no
 list to be added to. What lies between (a base class of several rules) has no name. Others refer to a rule by its class,
 never by its name, which is for people.
+
+Where the first that applies is taken, rules are asked in the order of their `turn`: those for special cases early,
+since they know most, those that take anything last.
 """
 
 from __future__ import annotations
@@ -40,6 +43,7 @@ class Rule(abc.ABC):
     """
 
     name: ClassVar[str]
+    turn: ClassVar[float] = 25.0  # before what says that it comes late, after what says that it comes early
     _known: ClassVar[dict[str, type[Rule]]]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -59,6 +63,11 @@ class Rule(abc.ABC):
     def known(cls) -> tuple[type[Self], ...]:
         """All of this family, in the order in which they were defined."""
         return tuple(rule for rule in cls._known.values() if issubclass(rule, cls))
+
+    @classmethod
+    def in_turn(cls) -> list[type[Self]]:
+        """All of this family, in the order in which they are asked."""
+        return sorted(cls.known(), key=lambda rule: rule.turn)
 
 
 def discover(package: str, but: tuple[str, ...] = ()) -> None:

@@ -94,7 +94,7 @@ def forecast_of(instance: Instance) -> Forecast:
     """The same of a problem that is posed already."""
     reasons = []
     with computing():
-        for route in sorted(Route.known(), key=lambda route: -route.special):
+        for route in Route.in_turn():
             found = answer(route, instance, lambda route=route: route(instance, _times(instance)))
             if isinstance(found, Route):
                 return _forecast(found, instance)

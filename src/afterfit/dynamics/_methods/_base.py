@@ -101,7 +101,6 @@ class Method(Rule, eqx.Module):
     the user gives none.
     """
 
-    turn: ClassVar[float] = 25.0
     default_rtol: ClassVar[float] = 1e-6
 
     rtol: float | Array
@@ -117,11 +116,6 @@ class Method(Rule, eqx.Module):
     @abc.abstractmethod
     def preferred(cls, case: Case) -> str | None:
         """Why to prefer it to all whose turn is later, in words that follow its name; None if it is not."""
-
-    @classmethod
-    def in_turn(cls) -> list[type[Method]]:
-        """All methods, in the order in which they are asked."""
-        return sorted(cls.known(), key=lambda method: method.turn)
 
     @classmethod
     def named(cls, name: str) -> type[Method]:

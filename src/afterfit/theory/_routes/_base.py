@@ -44,16 +44,15 @@ class Curves:
 class Route(Rule):
     """A way to foresee a run, and the `curves` that it foresees at some `times`.
 
-    `name` is the theory in words, `source` where it is from, and `cost` what following it takes. `special` says how
-    special the models are that it is for: 2 for linear ones, 1 for diagonal nets, 0 for any. Of several routes that
-    speak to a run, the most special is asked first: it knows most.
+    `name` is the theory in words, `source` where it is from, and `cost` what following it takes. Routes are
+    asked in the order of their `turn`, and the first that speaks is followed: those for linear models from 0 on, for
+    diagonal nets from 20, for any model from 30.
 
     One of your own says when it speaks (`obstacle`) and foresees the curves (`follow`).
     """
 
     source: ClassVar[str]
     cost: ClassVar[str]
-    special: ClassVar[int] = 0
 
     times: np.ndarray
     curves: Curves

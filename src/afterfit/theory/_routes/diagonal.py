@@ -35,7 +35,7 @@ class DecayingPotential(Route):
     name = "the mirror flow of Q until the fit, then argmin Q at the decayed initialisation αe^{−λt}"
     source = "Woodworth et al. 2020, Thms 1 and 3; Lyu et al. 2023, §3.3"
     cost = "one stiff equation a training example until the fit, then some 50 minimisations of Q; no training step"
-    special = 1
+    turn = 20
 
     @classmethod
     def obstacle(cls, instance: Instance) -> str | None:
@@ -87,7 +87,7 @@ class DecayingMargin(Route):
     name = "the loss in balance with Q at the decayed initialisation αe^{−λt}"
     source = "Lyu et al. 2023, Thms 3.4 and 3.5"
     cost = "a convex program in as many variables as examples at each of some tens of times; no training step"
-    special = 1
+    turn = 20
 
     @classmethod
     def obstacle(cls, instance: Instance) -> str | None:

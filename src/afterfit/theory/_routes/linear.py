@@ -19,7 +19,7 @@ class ClosedForm(Route):
     name = "the closed form of linear regression with weight decay"
     source = "Boursier et al. 2025, (23)–(24)"
     cost = "one singular value decomposition; no training step"
-    special = 2
+    turn = 0
 
     @classmethod
     def obstacle(cls, instance: Instance) -> str | None:
@@ -39,7 +39,7 @@ class ConvexDescent(Route):
     name = "least squares, then the flow of the penalty on {Xa = y}"
     source = "Notsawo et al. 2025, Thms 3.1 and 3.4; Boursier et al. 2025, Prop. 2"
     cost = "some hundred implicit steps down the penalty and one convex program; no training step"
-    special = 2
+    turn = 0
 
     @classmethod
     def obstacle(cls, instance: Instance) -> str | None:

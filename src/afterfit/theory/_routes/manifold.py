@@ -38,6 +38,7 @@ class RiemannianLimit(Route):
     name = "the limit λ → 0: the Riemannian flow of the penalty on the solutions"
     source = "Boursier et al. 2025, Prop. 2"
     cost = f"that limiting flow is trained, in up to {_MOST_STEPS} steps, which serve every λ"
+    turn = 30
 
     @classmethod
     def obstacle(cls, instance: Instance) -> str | None:
