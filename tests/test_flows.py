@@ -19,7 +19,7 @@ from afterfit._training.experiment import Experiment
 from afterfit.dynamics import GradientDescent, GradientFlow, RiemannianFlow
 from afterfit.dynamics import _methods as methods
 from afterfit.dynamics import _tangent as tangent
-from afterfit.dynamics._methods import Flow, Method
+from afterfit.dynamics._methods import FlowState, Method
 from afterfit.inits import Constant, Gaussian, He, Identity
 from afterfit.models import (
     MLP,
@@ -405,11 +405,11 @@ def resting():
             return "the gradient is not 0 at the start" if moves else None
 
         @classmethod
-        def preferred(cls, case):
-            return f"nothing moves any of {case.numbers} parameters"
+        def preferred(cls, flow):
+            return f"nothing moves any of {flow.numbers} parameters"
 
         def start(self, problem, params):
-            return Flow.begin(())
+            return FlowState.begin(())
 
         def advance(self, problem, state, target, last):
             time = target.astype(float)

@@ -70,12 +70,8 @@ class Rule(abc.ABC):
         return sorted(cls.known(), key=lambda rule: rule.turn)
 
 
-def discover(package: str, but: tuple[str, ...] = ()) -> None:
-    """Import every module of a package, so that the rules defined there are known: a new file needs no list.
-
-    `but` are modules that define none and are dear to load.
-    """
+def discover(package: str) -> None:
+    """Import every module of a package, so that the rules defined there are known: a new file needs no list."""
     path = importlib.import_module(package).__path__
     for module in sorted(pkgutil.iter_modules(path), key=lambda module: module.name):
-        if module.name not in but:
-            importlib.import_module(f"{package}.{module.name}")
+        importlib.import_module(f"{package}.{module.name}")

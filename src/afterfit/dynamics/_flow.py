@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Int, Key, PyTree
 from afterfit._base.definitions import Untold
 from afterfit._base.errors import require
 from afterfit.dynamics._base import Dynamics, State
-from afterfit.dynamics._methods import Case, Method
+from afterfit.dynamics._methods import FlowToFollow, Method
 from afterfit.dynamics._problem import Problem, norm
 
 __all__ = ["Continuous", "GradientFlow"]
@@ -142,10 +142,10 @@ class GradientFlow(Continuous):
     follows_flow = True
 
     def resolve(self, problem: Problem, params: PyTree[Array]) -> tuple[GradientFlow, str]:
-        case = Case(problem, params, self.horizon if isinstance(self.until, str) else self.until)
-        method, why = choose(case) if self.method == "auto" else (Method.named(self.method), "asked for")
+        flow = FlowToFollow(problem, params, self.horizon if isinstance(self.until, str) else self.until)
+        method, why = choose(flow) if self.method == "auto" else (Method.named(self.method), "asked for")
         rtol = method.default_rtol if self.rtol is None else self.rtol
-        horizon = case.horizon if case.until is None else self.horizon
+        horizon = flow.horizon if flow.until is None else self.horizon
         return self.replace(method=method.name, rtol=rtol, horizon=horizon), f"{method.name}: {why}"
 
     def check(self, problem: Problem, params: PyTree[Array]) -> None:
@@ -170,7 +170,7 @@ class GradientFlow(Continuous):
         return self._method.advance(problem, state, target, state.step + limit)
 
 
-def choose(case: Case) -> tuple[type[Method], str]:
+def choose(flow: FlowToFollow) -> tuple[type[Method], str]:
     """The method for this flow, and why."""
-    possible = (method for method in Method.in_turn() if method.obstacle(case.problem, case.params) is None)
-    return next((method, why) for method in possible if (why := method.preferred(case)) is not None)
+    possible = (method for method in Method.in_turn() if method.obstacle(flow.problem, flow.params) is None)
+    return next((method, why) for method in possible if (why := method.preferred(flow)) is not None)

@@ -18,9 +18,9 @@ from afterfit._base.turns import computing
 from afterfit._training.run import Run
 from afterfit.dynamics import LabelNoiseSGD
 from afterfit.dynamics import _tangent as tangent
+from afterfit.theory._answers import Answers
 from afterfit.theory._instance import Instance, instance_of
 from afterfit.theory._kernel import kernel_predictor
-from afterfit.theory._named import Named
 from afterfit.theory._programs import min_l2
 from afterfit.theory.obstacles import (
     not_decayed,
@@ -123,7 +123,7 @@ class Clock(Rule):
         return f"{type(self).__name__}(prediction={self.prediction:.4g}, measured={measured})"
 
 
-class Clocks(Named):
+class Clocks(Answers):
     """The clocks of one run, in order, by class and by name; `silent` says of the others why they do not apply."""
 
     def __str__(self) -> str:
@@ -217,7 +217,8 @@ class KernelPhase(Clock):
                 f"the kernel regime would end ‖h‖ = {way:.3g} from a start of norm α = {alpha:.3g}: that start is too "
                 "small for a kernel phase"
             )
-        degree = instance.model.degree or 1
+        degree = instance.model.degree
+        assert degree is not None, "an obstacle to any other"
         middle, margin = float(np.log(alpha / way) / (degree * decay)), 1 / decay
         self.window = (max(middle - margin, 0.0), middle + margin)
         return middle

@@ -13,8 +13,8 @@ from afterfit._base.turns import computing
 from afterfit._diagnose import Verdict, diagnose
 from afterfit._training.experiment import Experiment
 from afterfit.dynamics import Discrete
+from afterfit.theory._answers import answer
 from afterfit.theory._instance import Instance, posed
-from afterfit.theory._named import answer
 from afterfit.theory._routes import Route
 
 __all__ = ["Forecast", "forecast"]

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
-from afterfit._base import jacobians as derivatives
+from afterfit._base import jacobians
 from afterfit._base.errors import Unanswered
 from afterfit._base.jacobians import Linearisation
 from afterfit.dynamics import _tangent as tangent
@@ -60,7 +60,7 @@ def margins(problem: Problem, outputs: Array) -> Float[Array, " m"]:
 
 def margin_features(problem: Problem, params: PyTree[Array]) -> Linearisation:
     """The margins at `params` and products with their Jacobian."""
-    return derivatives.linearise(lambda p: margins(problem, tangent.outputs(problem, p)), params)
+    return jacobians.linearise(lambda p: margins(problem, tangent.outputs(problem, p)), params)
 
 
 def kernel_predictor(instance: Instance) -> KernelPredictor:

@@ -17,9 +17,9 @@ from afterfit._base.rules import Rule
 from afterfit._base.turns import computing
 from afterfit._training.run import Run
 from afterfit.models import LeastNorm, Linear, LinearModel
+from afterfit.theory._answers import Answers
 from afterfit.theory._instance import Instance, instance_of
 from afterfit.theory._kernel import KernelPredictor, has_last_layer, kernel_predictor, last_layer_predictor
-from afterfit.theory._named import Named
 from afterfit.theory._potentials import Q, QDepth
 from afterfit.theory._programs import (
     lasso,
@@ -113,7 +113,7 @@ class Limit(Rule):
         return f"{type(self).__name__}(test={self.test:.4g}, distance={self.distance:.2g})"
 
 
-class Limits(Named):
+class Limits(Answers):
     """The limits of one run, in order, by class and by name; `silent` says of the others why they do not apply."""
 
     @property

@@ -3,8 +3,8 @@ else.
 """
 
 from afterfit._base.rules import discover
-from afterfit.dynamics._methods._base import Case, Flow, Method
+from afterfit.dynamics._methods._base import FlowState, FlowToFollow, Method
 
-__all__ = ["Case", "Flow", "Method"]
+__all__ = ["FlowState", "FlowToFollow", "Method"]
 
-discover(__name__, but=("chebyshev", "newton"))  # solvers: they load Diffrax, which only some methods need
+discover(__name__)
