@@ -14,7 +14,7 @@ import afterfit as af
 from afterfit import SpecError, theory
 from afterfit._diagnose.words import number
 from afterfit._training.train import prepare
-from afterfit.dynamics import GradientDescent, GradientFlow
+from afterfit.dynamics import GradientDescent, GradientFlow, LabelNoiseSGD
 from afterfit.dynamics import _tangent as tangent
 from afterfit.inits import Constant, Gaussian, He, Identity, ScaledGaussian, Symmetrised
 from afterfit.models import (
@@ -413,6 +413,16 @@ def test_a_start_too_small_for_a_kernel_phase_is_said():
     assert "too small for a kernel phase" in told.silent[theory.KernelPhase]
     assert "α = 0.3" in told.silent[theory.LargeStart]
     assert "(1/Lλ)·log(α/‖h‖): does not apply" in str(told)
+
+
+def test_the_clock_of_label_noise_is_not_for_another_step():
+    class Quiet(LabelNoiseSGD):
+        def step(self, problem, params, memory, key):
+            return params, memory
+
+    noisy, quiet = (posed(dataclasses.replace(REGRESSION, dynamics=kind(0.1, 10))) for kind in (LabelNoiseSGD, Quiet))
+    assert theory.LabelNoiseTime.obstacle(noisy) is None
+    assert "not Quiet" in (theory.LabelNoiseTime.obstacle(quiet) or "")
 
 
 def test_the_verdict_and_theory_mean_the_same_by_half_way(grokked):

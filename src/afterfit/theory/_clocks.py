@@ -16,7 +16,6 @@ from afterfit._base.errors import Unanswered
 from afterfit._base.rules import Rule
 from afterfit._base.turns import computing
 from afterfit._training.run import Run
-from afterfit.dynamics import LabelNoiseSGD
 from afterfit.dynamics import _tangent as tangent
 from afterfit.theory._answers import Answers
 from afterfit.theory._instance import Instance, instance_of
@@ -25,9 +24,9 @@ from afterfit.theory._programs import min_l2
 from afterfit.theory.obstacles import (
     not_decayed,
     not_direct,
-    not_dynamics,
     not_factorised,
     not_homogeneous,
+    not_label_noise,
     not_penalty,
     not_squared,
 )
@@ -339,7 +338,7 @@ class LabelNoiseTime(Clock):
 
     @classmethod
     def obstacle(cls, instance: Instance) -> str | None:
-        return not_dynamics(instance, LabelNoiseSGD)
+        return not_label_noise(instance)
 
     def tell(self, instance: Instance, run: Run) -> float:
         assert instance.step_size is not None

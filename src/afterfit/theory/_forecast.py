@@ -12,7 +12,6 @@ from afterfit._base import html
 from afterfit._base.turns import computing
 from afterfit._diagnose import Verdict, diagnose
 from afterfit._training.experiment import Experiment
-from afterfit.dynamics import Discrete
 from afterfit.theory._answers import answer
 from afterfit.theory._instance import Instance, posed
 from afterfit.theory._routes import Route
@@ -113,5 +112,5 @@ def _forecast(route: Route, instance: Instance) -> Forecast:
 def _times(instance: Instance) -> np.ndarray:
     """The times at which the run would be observed."""
     dynamics, _ = instance.experiment.dynamics.resolve(instance.problem, instance.initial)
-    targets = np.asarray(dynamics.targets(instance.experiment.observations), dtype=float)
-    return targets * dynamics.lr if isinstance(dynamics, Discrete) else targets
+    targets = np.asarray(dynamics.targets(instance.experiment.observations), dtype=float)  # steps, or times
+    return targets * (dynamics.step_size or 1.0)

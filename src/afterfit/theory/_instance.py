@@ -78,7 +78,7 @@ class Instance:
     @property
     def step_size(self) -> float | None:
         """The step of a discrete dynamics, None for a flow."""
-        return getattr(self.experiment.dynamics, "lr", None)
+        return self.experiment.dynamics.step_size
 
     @functools.cached_property
     def initial_norm(self) -> float:

@@ -15,9 +15,10 @@ __all__ = [
     "not_decayed",
     "not_diagonal",
     "not_direct",
-    "not_dynamics",
     "not_factorised",
     "not_homogeneous",
+    "not_in_steps",
+    "not_label_noise",
     "not_linear_in_input",
     "not_margin",
     "not_matrices",
@@ -96,9 +97,16 @@ def not_decayed(instance: Instance) -> str | None:
     return not_penalty(instance, "l2")
 
 
-def not_dynamics(instance: Instance, known: type) -> str | None:
+def not_in_steps(instance: Instance) -> str | None:
+    flow = type(instance.experiment.dynamics).__name__
+    return f"it is for dynamics in steps, not {flow}" if instance.step_size is None else None
+
+
+def not_label_noise(instance: Instance) -> str | None:
+    """For dynamics in steps that noise on the labels moves among the solutions."""
     dynamics = instance.experiment.dynamics
-    return None if isinstance(dynamics, known) else f"it is for {known.__name__}, not {type(dynamics).__name__}"
+    other = None if dynamics.label_noise else f"it is for LabelNoiseSGD, not {type(dynamics).__name__}"
+    return other or not_in_steps(instance)
 
 
 def not_homogeneous(instance: Instance) -> str | None:

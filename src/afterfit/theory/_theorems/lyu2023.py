@@ -8,7 +8,6 @@ from collections.abc import Iterator
 import numpy as np
 
 from afterfit._base.errors import NotSeparableError, Unanswered
-from afterfit.dynamics import LabelNoiseSGD
 from afterfit.dynamics import _tangent as tangent
 from afterfit.models import LinearModel
 from afterfit.tasks import SparseClassification
@@ -28,9 +27,9 @@ from afterfit.theory._theorems._base import Case, Check, Outcome, Theorem, seen,
 from afterfit.theory.bounds import l1_margin_bound, l2_margin_bound
 from afterfit.theory.obstacles import (
     not_decayed,
-    not_dynamics,
     not_factorised,
     not_homogeneous,
+    not_label_noise,
     not_margin,
     not_squared,
 )
@@ -166,7 +165,7 @@ class LabelNoise(Theorem):
 
     @classmethod
     def obstacle(cls, instance: Instance) -> str | None:
-        return not_dynamics(instance, LabelNoiseSGD)
+        return not_label_noise(instance)
 
     def assumptions(self, case: Case) -> Iterator[Check]:
         instance = case.instance

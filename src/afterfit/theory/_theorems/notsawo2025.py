@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from afterfit.dynamics import Discrete
 from afterfit.theory import sensing
 from afterfit.theory._clocks import Descent, FitTime, MatrixDescent, PenaltyBound
 from afterfit.theory._instance import Instance
@@ -16,7 +15,7 @@ from afterfit.theory._theorems._base import Case, Check, Outcome, Theorem, timed
 from afterfit.theory.obstacles import (
     not_decayed,
     not_direct,
-    not_dynamics,
+    not_in_steps,
     not_matrices,
     not_penalty,
     not_squared,
@@ -143,7 +142,7 @@ class TwoPhases(Theorem):
     def obstacle(cls, instance: Instance) -> str | None:
         if instance.penalty_form == "none":
             return "it is for a penalty, and there is none"
-        return not_squared(instance) or not_dynamics(instance, Discrete)
+        return not_squared(instance) or not_in_steps(instance)
 
     def assumptions(self, case: Case) -> Iterator[Check]:
         instance, problem = case.instance, case.instance.problem
