@@ -51,8 +51,13 @@ class Rule(abc.ABC):
         if Rule in cls.__bases__:
             cls._known = {}
         elif "name" in cls.__dict__:
-            # By where it was defined: a cell of a notebook that is run again replaces what it defined before.
-            cls._known[f"{cls.__module__}.{cls.__qualname__}"] = cls
+            cls.know()
+
+    @classmethod
+    def know(cls) -> None:
+        """Have this rule known to its family, as defining it does."""
+        # By where it was defined: a cell of a notebook that is run again replaces what it defined before.
+        cls._known[f"{cls.__module__}.{cls.__qualname__}"] = cls
 
     @classmethod
     @abc.abstractmethod

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key, PyTree
 
-from afterfit._base.definitions import Untold
 from afterfit._base.errors import require
 from afterfit.dynamics._base import Dynamics, State
 from afterfit.dynamics._methods import FlowToFollow, Method
@@ -72,12 +71,14 @@ class Continuous(Dynamics):
         assert end is not None, "resolve() gives a settling run its horizon"
         return end
 
-    def codes(self) -> Iterator[str]:
-        yield from super().codes()
-        for method in Method.known():
-            ours = method.__module__.partition(".")[0] == "afterfit"
-            if not ours and self.method in ("auto", method.name):
-                raise Untold(f"a flow may be followed by {method.__qualname__}, and what that computes is not told")
+    @property
+    def company(self) -> tuple[type[Method], ...]:
+        """The methods from outside afterfit that may follow it."""
+        others = (method for method in Method.known() if method.__module__.partition(".")[0] != "afterfit")
+        return tuple(method for method in others if self.method in ("auto", method.name))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unpickled, (type(self), vars(self), self.company)
 
     def targets(self, observations: int) -> np.ndarray:
         return np.geomspace(self.first or 1e-8 * self.end, self.end, observations)
@@ -126,6 +127,15 @@ class Continuous(Dynamics):
             f"a larger dynamics.max_steps (now {self.max_steps}), a looser dynamics.rtol, "
             "or a smaller penalty or initialisation"
         )
+
+
+def _unpickled(kind: type[Continuous], fields: dict[str, Any], company: tuple[type[Method], ...]) -> Continuous:
+    """A flow as it was pickled, and the methods that may follow it known, which a helper may not have met."""
+    for method in company:
+        method.know()
+    flow = object.__new__(kind)
+    vars(flow).update(fields)
+    return flow
 
 
 class GradientFlow(Continuous):
