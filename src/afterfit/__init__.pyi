@@ -17,6 +17,7 @@ from ._base.errors import Unreadable as Unreadable
 from ._diagnose.guesses import guess_criteria as guess_criteria
 from ._diagnose.judge import diagnose as diagnose
 from ._diagnose.log import read_log as read_log
+from ._diagnose.readers import Reader as Reader
 from ._diagnose.thresholds import Criteria as Criteria
 from ._diagnose.thresholds import Threshold as Threshold
 from ._diagnose.verdict import DiagnosisSettings as DiagnosisSettings

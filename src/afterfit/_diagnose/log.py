@@ -22,7 +22,7 @@ def open_log(path: str | Path) -> Reader:
     path = Path(path)
     require(path.is_file(), f"there is no file {path}.")
     obstacles = {}
-    for reader in sorted(Reader.known(), key=lambda reader: reader.turn):
+    for reader in Reader.in_turn():
         obstacle = reader.obstacle(path)
         if obstacle is None:
             return reader(path)
