@@ -49,20 +49,29 @@ def _api() -> str:
         ),
         "",
     ]
-    for module in (afterfit, *(getattr(afterfit, name) for name in dir(afterfit) if _is_module(afterfit, name))):
+    for module in _modules(afterfit):
         parts += [f"## {module.__name__}", "", _first_sentence(module), "", "| name | what it is |", "|---|---|"]
         parts += [f"| `{name}` | {_cell(_about(module, name))} |" for name in dir(module)]
         parts += [""]
     return "\n".join(parts).rstrip() + "\n"
 
 
-def _is_module(module: ModuleType, name: str) -> bool:
-    return isinstance(getattr(module, name), ModuleType)
+def _modules(module: ModuleType) -> Iterator[ModuleType]:
+    """A public module, and those that are public in it."""
+    yield module
+    for name in dir(module):
+        if isinstance(inner := getattr(module, name), ModuleType):
+            yield from _modules(inner)
 
 
 def _about(module: ModuleType, name: str) -> str:
-    """The first sentence of what is said of a public thing; of a number or a word, itself."""
+    """The first sentence of what is said of a public thing; of a number or a word, itself.
+
+    Of a function that its name and module explain, how it is called.
+    """
     value = getattr(module, name)
+    if isinstance(value, FunctionType) and not value.__doc__:
+        return f"`{name}({', '.join(inspect.signature(value).parameters)})`"
     documented = isinstance(value, type | FunctionType | ModuleType)
     return _first_sentence(value) if documented else f"`{value!r}`"
 
@@ -70,7 +79,7 @@ def _about(module: ModuleType, name: str) -> str:
 def _first_sentence(value: object) -> str:
     text = " ".join((inspect.getdoc(value) or "").split("\n\n")[0].split())
     assert text, f"{value} is public and says nothing of itself"
-    return re.split(r"(?<!App\.)(?<!al\.)(?<=\.) (?=[A-Z`])", text)[0]
+    return re.split(r"(?<!App\.)(?<!Def\.)(?<!al\.)(?<=\.) (?=[A-Z`])", text)[0]
 
 
 def _filled(page: Path) -> str:
@@ -80,6 +89,7 @@ def _filled(page: Path) -> str:
         "limits": _limits,
         "clocks": _clocks,
         "methods": _methods,
+        "routes": _routes,
         **{name: functools.partial(_nouns, name) for name in ("models", "penalties", "dynamics", "inits")},
     }
 
@@ -125,6 +135,12 @@ def _clocks() -> Iterator[str]:
     for rule in afterfit.theory.Clock.known():
         words = (f"{signs[rule.promise]} {rule.name}", f"`{rule.__name__}`", rule.event, _first_sentence(rule))
         yield f"| {' | '.join(map(_cell, words))} | {rule.source} |"
+
+
+def _routes() -> Iterator[str]:
+    yield from ("| route | what it is | source | cost |", "|---|---|---|---|")
+    for route in afterfit.theory.Route.known():
+        yield f"| `{route.__name__}` | {_cell(_first_sentence(route))} | {route.source} | {route.cost} |"
 
 
 def _methods() -> Iterator[str]:

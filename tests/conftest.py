@@ -34,10 +34,10 @@ def x64():
 
 @pytest.fixture
 def rules_forgotten():
-    """Forget the clocks, limits, theorems and routes that a test defines: later tests should not meet them."""
-    from afterfit import theory
+    """Forget the rules that a test defines: later tests should not meet them."""
+    from afterfit import Reader, dynamics, theory
 
-    families = (theory.Clock, theory.Limit, theory.Theorem, theory.Route)
+    families = (theory.Clock, theory.Limit, theory.Theorem, theory.Route, dynamics.Method, Reader)
     before = [dict(family._known) for family in families]
     yield
     for family, known in zip(families, before, strict=True):

@@ -16,7 +16,7 @@ from verdict_curves import draw_table
 from afterfit._base.errors import SpecError
 from afterfit._diagnose import VERDICTS, DiagnosisSettings, Verdict, diagnose
 from afterfit._diagnose.guesses import guess_criteria
-from afterfit._diagnose.log import read_log
+from afterfit._diagnose.log import open_log, read_columns, read_log
 from afterfit._diagnose.thresholds import Criteria, Threshold
 
 FIT, GENERALISE = 0.01, 0.05
@@ -422,7 +422,9 @@ def test_a_curve_that_improves_to_its_last_point_is_never_lost(data, like):
     assert seen.kind not in ("misgrokking", "training collapsed")
     assert "lost" not in seen.describe()
     if t[-1] / t[-2] > 2:  # a sparse curve ends where its last observation is
-        assert (seen.kind == "never fitted") == (not criteria.train.met(train[-1]))
+        level = criteria.train.value
+        fitted = train[-1] <= level if like == "error" else train[-1] >= level
+        assert (seen.kind == "never fitted") == (not fitted)
 
 
 def on_its_line(t: np.ndarray, error: np.ndarray, more: np.ndarray, level: float) -> np.ndarray:
@@ -619,6 +621,22 @@ def test_a_bad_csv_says_where(tmp_path, text, message):
     path.write_text(text)
     with pytest.raises(SpecError, match=re.escape(message)):
         read_log(path, time="step", train="loss", test="val")
+
+
+def test_a_log_is_read_once(tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text("step,loss,val\n1,2,3\n2,1,2\n")
+    log = open_log(path)
+    assert log.names() == ["step", "loss", "val"]
+    path.unlink()
+    assert read_columns(log, time="step", train="loss", test="val")["test"].tolist() == [3, 2]
+
+
+def test_a_log_in_no_known_format_says_which_there_are(tmp_path):
+    path = tmp_path / "log.bin"
+    path.write_bytes(b"\xff\x00\xfe")
+    with pytest.raises(SpecError, match=r"no format that is known here .*CSV: it is not a text file in UTF-8"):
+        open_log(path)
 
 
 def test_a_missing_file_is_named(tmp_path):

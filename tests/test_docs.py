@@ -182,6 +182,15 @@ def test_examples_that_are_not_run_are_python_too():
         ast.parse("\n".join(block.lines))
 
 
+def test_examples_import_nothing_private():
+    found = [ast.parse("\n".join(block.lines)) for page in PAGES for block in blocks(page, "python")]
+    nodes = [node for tree in found for node in ast.walk(tree)]
+    imports = [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
+    assert any("afterfit" in ast.unparse(node) for node in imports)
+    private = [ast.unparse(node) for node in imports if re.search(r"\bafterfit\S*\._|afterfit.* _", ast.unparse(node))]
+    assert not private
+
+
 def test_experiments_in_toml_are_experiments():
     found = [block for page in PAGES if page.name != "your-paper.md" for block in blocks(page, "toml")]
     assert found

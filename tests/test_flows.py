@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
 import re
 
+import cloudpickle
 import cvxpy as cp
 import equinox as eqx
 import jax
@@ -19,7 +21,7 @@ from afterfit._training.experiment import Experiment
 from afterfit.dynamics import GradientDescent, GradientFlow, RiemannianFlow
 from afterfit.dynamics import _methods as methods
 from afterfit.dynamics import _tangent as tangent
-from afterfit.dynamics._methods import Flow, Method
+from afterfit.dynamics._methods import FlowState, Method
 from afterfit.inits import Constant, Gaussian, He, Identity
 from afterfit.models import (
     MLP,
@@ -405,11 +407,11 @@ def resting():
             return "the gradient is not 0 at the start" if moves else None
 
         @classmethod
-        def preferred(cls, case):
-            return f"nothing moves any of {case.numbers} parameters"
+        def preferred(cls, flow):
+            return f"nothing moves any of {flow.numbers} parameters"
 
         def start(self, problem, params):
-            return Flow.begin(())
+            return FlowState.begin(())
 
         def advance(self, problem, state, target, last):
             time = target.astype(float)
@@ -445,15 +447,31 @@ def test_two_methods_of_one_name_are_not_mixed_up(resting):
         Method._known = {name: method for name, method in Method._known.items() if method is not Another}
 
 
-def test_a_flow_that_a_method_of_ones_own_may_follow_has_no_name(resting):
-    def experiment(method):
-        flow = GradientFlow(1.0, method=method)
-        return af.Experiment(**SMOOTH["matrix"], dynamics=flow)
+def test_what_a_method_of_ones_own_computes_is_in_the_names_of_flows_that_it_may_follow(resting):
+    auto, explicit = (
+        af.Experiment(**SMOOTH["matrix"], dynamics=GradientFlow(1.0, method=method)) for method in ("auto", "explicit")
+    )
 
-    for method in ("auto", "resting"):
-        with pytest.raises(SpecError, match="Resting"):
-            _ = experiment(method).id
-    assert experiment("explicit").id
+    def names(*methods):
+        Method._known = {name: method for name, method in Method._known.items() if method is not resting}
+        for method in methods:
+            method.know()
+        return auto.id, explicit.id
+
+    alone, followed = names(), names(resting)
+    written = auto.to_dict()
+    assert Experiment.from_dict(written).id == followed[0]
+    resting.preferred = classmethod(lambda cls, flow: "another reason")
+    changed = names(resting)
+    assert len({alone[0], followed[0], changed[0]}) == 3
+    assert alone[1] == followed[1] == changed[1]
+    with pytest.raises(SpecError, match="dynamics GradientFlow was written beside other classes"):
+        Experiment.from_dict(written)
+    # A helper that never met the method has it with the flow.
+    packed = cloudpickle.dumps(auto)
+    assert names() == alone
+    assert pickle.loads(packed).id == changed[0]  # noqa: S301
+    assert resting in Method.known()
 
 
 def test_the_curvature_is_computed_only_when_a_method_asks_for_it(monkeypatch):

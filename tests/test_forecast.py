@@ -130,7 +130,7 @@ def test_too_large_steps_are_foreseen():
     [
         ({"dynamics": {"kind": "Adam", "lr": 1e-3, "steps": 1000}}, "gradient flow and descent, not Adam"),
         ({"model": {"kind": "MLP", "hidden": (8,)}, "init": {"kind": "He"}}, "MLP has kinks"),
-        ({"init": {"kind": "Gaussian"}, "penalty": {"kind": "L1", "strength": 1e-3}}, "w₊ = w₋ > 0"),
+        ({"init": {"kind": "Gaussian"}, "penalty": {"kind": "L1", "strength": 1e-3}}, "w₊ = w₋ without a zero entry"),
     ],
 )
 def test_no_theory_says_why(changes, reason):
@@ -150,7 +150,7 @@ def test_decay_needs_a_solution_to_move_along():
 @pytest.mark.usefixtures("rules_forgotten")
 def test_a_limit_that_does_not_exist_is_no_answer_and_the_next_route_is_asked():
     class Limitless(Route):
-        name, source, cost, special = "a theorem", "of somebody", "nothing", 3
+        name, source, cost, turn = "a theorem", "of somebody", "nothing", -1
 
         @classmethod
         def obstacle(cls, instance):
@@ -178,7 +178,7 @@ def test_of_several_routes_the_most_special_is_asked_first():
             return Curves(np.zeros(len(times)), np.zeros(len(times)))
 
     assert "closed form" in forecast(CASES["closed form"]).by
-    Mine.special = 3
+    Mine.turn = -1
     assert forecast(CASES["closed form"]).by == "all is fitted (me)"
 
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 import afterfit as af
 from afterfit import SpecError, theory
 from afterfit._diagnose.words import number
-from afterfit.dynamics import GradientDescent, GradientFlow
+from afterfit._training.train import prepare
+from afterfit.dynamics import GradientDescent, GradientFlow, LabelNoiseSGD
 from afterfit.dynamics import _tangent as tangent
 from afterfit.inits import Constant, Gaussian, He, Identity, ScaledGaussian, Symmetrised
 from afterfit.models import (
@@ -28,11 +29,15 @@ from afterfit.models import (
     SymmetricFactorisation,
     Tangent,
 )
-from afterfit.penalties import L1, L2
+from afterfit.penalties import L1, L2, Penalty
 from afterfit.tasks import MatrixCompletion, ReLURegression, SparseClassification, SparseRecovery, SparseRegression
+from afterfit.theory import _instance as instances
 from afterfit.theory._instance import posed
 from afterfit.theory._kernel import margin_features
 from afterfit.theory._programs import non_negative
+from afterfit.theory._routes.linear import ClosedForm
+from afterfit.theory._routes.manifold import RiemannianLimit
+from afterfit.theory._theorems import notsawo2025
 from afterfit.theory._theorems.boursier2025 import TwoTimeScales
 from afterfit.theory._theorems.lyu2023 import Classification, Regression
 from afterfit.theory._theorems.notsawo2025 import SparseRecovery as SparseRecoveryTheorem
@@ -265,6 +270,38 @@ def test_the_ridge_limit_of_the_linear_model():
     assert found[theory.Ridge].source == "Notsawo et al. 2025, Thm 3.6"
 
 
+class SumOfSquares(Penalty):
+    """β‖θ‖², which is weight decay of λ = 2β."""
+
+    smooth = True
+
+    @property
+    def decay(self):
+        return 2 * self.strength
+
+    def value(self, params):
+        return sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(params))
+
+
+def test_weight_decay_is_told_by_its_decay_and_not_by_its_strength():
+    task, decay = SparseRegression(n=4, d=6, sparsity=2), 1e-3
+    descent = GradientDescent(lr=1e-3, steps=10_000_000)
+    named, instance = (
+        dataclasses.replace(
+            posed(_experiment(task, Linear(), Gaussian(1.0), penalty, descent)), final={"weights": np.ones(6)}
+        )
+        for penalty in (L2(decay), SumOfSquares(decay / 2))
+    )
+    X, y, c = instance.design, instance.targets, instance.half_factor
+    by_hand = np.linalg.solve(c * X.T @ X + decay * np.eye(6), c * X.T @ y)
+    np.testing.assert_allclose(theory.Ridge(instance).predictor, by_hand)
+    assert list(notsawo2025.steps(instance, "l2")) == list(notsawo2025.steps(named, "l2"))
+    # The Riemannian flow is the limit λ → 0 of the closed form: in the same time, if it is told by the penalty's own.
+    times = np.geomspace(1.0, 1e4, 20)
+    limiting, exact = (route(instance, times).curves for route in (RiemannianLimit, ClosedForm))
+    np.testing.assert_allclose(limiting.test, exact.test, rtol=2e-2)
+
+
 def test_limits_are_found_by_class_and_by_name_and_those_that_do_not_apply_say_why(grokked):
     found = theory.limits(grokked)
     assert found["lasso"] is found[theory.Lasso] is found[[limit.name for limit in found].index("lasso")]
@@ -378,6 +415,16 @@ def test_a_start_too_small_for_a_kernel_phase_is_said():
     assert "(1/Lλ)·log(α/‖h‖): does not apply" in str(told)
 
 
+def test_the_clock_of_label_noise_is_not_for_another_step():
+    class Quiet(LabelNoiseSGD):
+        def step(self, problem, params, memory, key):
+            return params, memory
+
+    noisy, quiet = (posed(dataclasses.replace(REGRESSION, dynamics=kind(0.1, 10))) for kind in (LabelNoiseSGD, Quiet))
+    assert theory.LabelNoiseTime.obstacle(noisy) is None
+    assert "not Quiet" in (theory.LabelNoiseTime.obstacle(quiet) or "")
+
+
 def test_the_verdict_and_theory_mean_the_same_by_half_way(grokked):
     (said,) = (sentence for sentence in grokked.verdict.evidence if "half-way" in sentence)
     assert f"half-way at t={number(grokked.verdict.t_half)}," in said
@@ -417,8 +464,17 @@ def test_the_clocks_of_a_convex_penalty(recovered):
 # The page
 
 
-def test_the_page_says_which_theorem_applies_and_what_happened(grokked, classified, recovered):
+@pytest.fixture
+def posings(monkeypatch):
+    """The problems that theory poses from here on."""
+    posed = []
+    monkeypatch.setattr(instances, "prepare", lambda experiment: posed.append(experiment) or prepare(experiment))
+    return posed
+
+
+def test_the_page_says_which_theorem_applies_and_what_happened(grokked, classified, recovered, posings):
     page = theory.explain(grokked)
+    assert len(posings) == 1, "theorems, limits and clocks speak of one problem"
     lyu = page.readings[Regression]
     assert lyu.name == "Lyu et al. 2023, Thms 3.9 and 3.10"
     assert lyu.applies
@@ -446,8 +502,9 @@ def test_a_broken_assumption_is_told_with_its_number():
     assert lyu.applies is False
 
 
-def test_theory_is_drawn_over_the_run(grokked):
+def test_theory_is_drawn_over_the_run(grokked, posings):
     figure = theory.plot(grokked)
+    assert len(posings) == 1, "the problem is posed once for all that is drawn"
     labels = figure.axes[0].get_legend_handles_labels()[1]
     assert {"kernel interpolation", "lasso", "foreseen by theory"} <= set(labels)
     assert labels.index("foreseen by theory") < labels.index("kernel interpolation")

@@ -4,10 +4,10 @@ import textwrap
 
 import pytest
 
+from afterfit import Reader
 from afterfit._base.rules import Rule, discover
 from afterfit._diagnose.log import open_log, read_log
-from afterfit._diagnose.readers import Reader
-from afterfit.theory._named import Named
+from afterfit.theory._answers import Answers
 
 
 def test_a_rule_is_known_by_being_defined_and_what_lies_between_is_not():
@@ -104,7 +104,7 @@ def test_rules_of_one_name_are_told_apart_by_their_classes():
     class Second(Family):
         name = "the same"
 
-    told = Named.of(Family.known(), None, lambda rule: rule())  # type: ignore[arg-type]
+    told = Answers.of(Family.known(), None, lambda rule: rule())  # type: ignore[arg-type]
     assert (type(told[First]), type(told[Second])) == (First, Second)
     with pytest.raises(KeyError, match="several are named 'the same': ask for one of the classes First, Second"):
         told["the same"]

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from scipy.integrate import solve_ivp
 from small_problems import X, posed, task
 
-from afterfit._base import jacobians as derivatives
+from afterfit._base import jacobians
 from afterfit.dynamics import _tangent as tangent
-from afterfit.dynamics._methods.chebyshev import RungeKuttaChebyshev, chebyshev_step, spectral_radius, stages
 from afterfit.dynamics._methods.implicit import GaussNewton
-from afterfit.dynamics._methods.newton import SimplifiedNewton
+from afterfit.dynamics._solvers.chebyshev import RungeKuttaChebyshev, chebyshev_step, spectral_radius, stages
+from afterfit.dynamics._solvers.newton import SimplifiedNewton
 from afterfit.models import (
     MLP,
     DeepMatrixFactorisation,
@@ -223,5 +223,5 @@ def test_gauss_newton_solves_its_linear_equations(name):
 def test_linearise_agrees_with_forward_differentiation():
     f = jax.tree_util.Partial(lambda p: jnp.sin(p["a"]) * p["b"])
     at, along = as_jax({"a": X[0], "b": X[1]}), as_jax({"a": X[2], "b": X[3]})
-    linear = derivatives.linearise(f, at)
+    linear = jacobians.linearise(f, at)
     np.testing.assert_allclose(linear.push_forward(along), jax.jvp(f, (at,), (along,))[1], rtol=1e-6)

@@ -37,7 +37,7 @@ from afterfit._base.files import arrays_from_npz, sums_of, to_json
 from afterfit._sweeps.store import Store
 from afterfit._sweeps.store.leases import Leases
 from afterfit._sweeps.store.local import Local
-from afterfit._sweeps.store.remote import Elsewhere
+from afterfit._sweeps.store.remote import Remote
 from afterfit._training.run import Run
 
 FILES = ("spec.json", "run.json", "curves.parquet", "params.npz", "log.txt", "SHA256SUMS")
@@ -733,8 +733,8 @@ def test_of_many_who_race_for_a_dead_lease_one_has_it(tmp_path, monkeypatch, whe
     monkeypatch.setattr("afterfit._sweeps.store.remote._MOMENT", 0.005)
     racers, rounds = 8, 60
     kinds = {
-        "in memory": lambda: Elsewhere(Unlocked(), "/race", "memory://race"),
-        "in files": lambda: Elsewhere(LocalFileSystem(), str(tmp_path), "file://race"),
+        "in memory": lambda: Remote(Unlocked(), "/race", "memory://race"),
+        "in files": lambda: Remote(LocalFileSystem(), str(tmp_path), "file://race"),
         "in a directory": lambda: Local(tmp_path),
     }
     place, gate = kinds[where](), threading.Barrier(racers, timeout=60)

@@ -125,8 +125,12 @@ def test_what_is_in_the_store_is_read_once(tmp_path, loads):
     assert f">0.0.7, {jax}<" in page, "what the runs say, not what this page was written with"
     assert f">{jax}<" in page
     assert "where it differs" in page
-    asked.dataset["mine"] = 1.0  # of a copy
-    assert "mine" not in asked.dataset
+    for mine in (asked.dataset, asked.curves):  # copies, to be written to
+        mine["mine"] = 1.0
+        mine["test_error" if "test_error" in mine else "seconds"][:] = -1.0
+    assert "mine" not in {*asked.dataset, *asked.curves}
+    assert (asked.dataset["seconds"] > 0).all()
+    assert not (asked.curves["test_error"] < 0).any()
 
 
 def test_a_sweep_in_a_notebook(tmp_path):
@@ -275,6 +279,8 @@ def test_scaling_law_of_the_fit(sweep):
     assert law.exponent == pytest.approx(-1, abs=0.1)
     assert law.interval[0] < law.exponent < law.interval[1]
     assert law.law.n == 9
+    assert str(law).rstrip(".") in repr(law)
+    assert all("\n" not in line and len(line) < 200 for line in (repr(law), repr(law.law)))
     assert law.plot().axes
     # A law over all step sizes together has a row for each.
     assert sweep.scaling_law("final_train_error", x="penalty.strength").values.shape == (6, 2)

@@ -11,8 +11,11 @@ from pathlib import Path
 
 import pytest
 from test_docs import ROOT, blocks
+from typer.testing import CliRunner
 
 from afterfit import SpecError, papers
+from afterfit._cli import app
+from afterfit._cli._app import complete_job
 
 PAGE = ROOT / "docs/your-paper.md"
 
@@ -96,6 +99,21 @@ def test_files_that_are_no_papers_are_refused(tmp_path, name, content, said):
     (tmp_path / name).write_text(content, encoding="utf-8")
     with pytest.raises(SpecError, match=re.escape(said)):
         papers.entries_of(tmp_path / name)
+
+
+@pytest.mark.parametrize("command", ["run", "sweep", "show"])
+def test_a_file_without_the_name_of_an_entry_is_told_its_names(source, command, monkeypatch):
+    monkeypatch.chdir(source)
+    result = CliRunner().invoke(app, [command, "doe2027.py"])
+    said = "Error: doe2027.py is a file of entries: name one of them, doe2027.py::fig1.\n"
+    assert (result.exit_code, result.stderr) == (2, said)
+
+
+def test_completion_of_a_file_and_of_what_is_in_it(source, monkeypatch):
+    monkeypatch.chdir(source)
+    assert [word for word, _ in complete_job("doe2027.p")] == ["doe2027.py"]
+    assert [word for word, _ in complete_job("doe2027.py::f")] == ["doe2027.py::fig1"]
+    assert complete_job("nowhere.py::f") == []
 
 
 def test_names_of_entries_in_files(source):

@@ -17,11 +17,14 @@ from ._base.errors import Unreadable as Unreadable
 from ._diagnose.guesses import guess_criteria as guess_criteria
 from ._diagnose.judge import diagnose as diagnose
 from ._diagnose.log import read_log as read_log
+from ._diagnose.readers import Reader as Reader
 from ._diagnose.thresholds import Criteria as Criteria
 from ._diagnose.thresholds import Threshold as Threshold
 from ._diagnose.verdict import DiagnosisSettings as DiagnosisSettings
 from ._diagnose.verdict import Verdict as Verdict
 from ._sweeps.knobs import geomspace as geomspace
+from ._sweeps.laws import PowerLaw as PowerLaw
+from ._sweeps.laws import fit_power_law as fit_power_law
 from ._sweeps.refine import refine as refine
 from ._sweeps.slurm import slurm as slurm
 from ._sweeps.store import Store as Store

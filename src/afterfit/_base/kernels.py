@@ -120,7 +120,8 @@ class _Program:
         def outputs(added: dict[int, Array], in_full: list[Array]) -> tuple[Array, dict[int, Array]]:
             rest = iter(in_full)
             leaves = [leaf if uses else next(rest) for uses, leaf in zip(self.uses, self.leaves, strict=True)]
-            values: dict[Any, Array] = dict(zip(map(_Slot, itertools.count()), [*leaves, *jax.tree.leaves(example)]))
+            inputs = [*leaves, *jax.tree.leaves(example)]
+            values: dict[Any, Array] = {_Slot(number): value for number, value in enumerate(inputs)}
             keys = {}
             for number, step in enumerate(self.steps):
                 given = [values[each] if isinstance(each, _Slot) else each for each in step.inputs]

@@ -13,12 +13,17 @@ _PATIENCE = 2.0  # seconds before a bar appears
 
 
 @contextlib.contextmanager
-def progress_bar(description: str, show: bool | None = None, of: int = 1) -> Iterator[Callable[[float], None]]:
+def progress_bar(
+    description: str, show: bool | Callable[[float], None] | None = None, of: int = 1
+) -> Iterator[Callable[[float], None]]:
     """Yields a function to call with the share of work done, from 0 to 1; with how many are done, `of` several things.
 
-    `show=None` shows a bar only on a terminal. Nothing is drawn, nor is the drawing library loaded, unless the
-    work takes longer than two seconds.
+    `show=None` shows a bar only on a terminal; a function is told instead of a bar. Nothing is drawn, nor is the
+    drawing library loaded, unless the work takes longer than two seconds.
     """
+    if callable(show):
+        yield show
+        return
     show = sys.stderr.isatty() if show is None else show
     started = time.monotonic()
     bar, task = None, None

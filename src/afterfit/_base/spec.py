@@ -14,7 +14,7 @@ import dataclasses
 import inspect
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, Self
 
 import equinox as eqx
@@ -24,10 +24,11 @@ from jax.core import Tracer
 
 from afterfit._base.definitions import Untold, digest, held
 from afterfit._base.errors import SpecError, nearest, require
+from afterfit._base.rules import register
 
-__all__ = ["DEFINING", "Capable", "Spec", "SpecError", "nearest", "plain_number", "require"]
+__all__ = ["DEFINING", "Capable", "Spec", "plain_number"]
 
-DEFINING = ("kind", "code", "meaning")  # what plain data say of a noun beside its settings
+DEFINING = ("kind", "code", "company", "meaning")  # what plain data say of a noun beside its settings
 
 
 class Capable:
@@ -79,13 +80,7 @@ class Spec(Capable, eqx.Module):
         if Spec in cls.__bases__:
             cls.family, cls.members = cls, {}
         elif cls.family is not None and not cls.__name__.startswith("_") and "<locals>" not in cls.__qualname__:
-            before = cls.members.get(cls.kind, cls)
-            require(  # a module that is loaded again defines its classes again
-                (before.__module__, before.__qualname__) == (cls.__module__, cls.__qualname__),
-                f"{cls.__module__}.{cls.__qualname__} cannot be called {cls.kind}: so is "
-                f"{before.__module__}.{before.__qualname__}.",
-            )
-            cls.members[cls.kind] = cls
+            register(cls.members, cls.kind, cls)
 
     def __post_init__(self):
         # One number has one form, so that one run has one name: 1 for a real number is 1.0, NumPy's are Python's.
@@ -110,11 +105,14 @@ class Spec(Capable, eqx.Module):
         """What plain data say of a noun beside its settings."""
         said: dict[str, Any] = {"kind": self.kind}
         if not _is_ours(type(self)):
-            try:
-                said["code"] = self._code()
-            except Untold:
-                said["code"] = None
+            said["code"] = _if_told(self._code)
+        if self.company:
+            said["company"] = self._company_code()
         return said if self.meaning == 1 else {**said, "meaning": self.meaning}
+
+    def _company_code(self) -> str | None:
+        """Digests of what it works with, in order; None where there is nothing, or nothing that can be told."""
+        return _if_told(lambda: " ".join(map(digest, self.company))) or None
 
     @classmethod
     def _code(cls) -> str:
@@ -124,6 +122,11 @@ class Spec(Capable, eqx.Module):
         except Untold as error:
             raise Untold(f"{cls.kind}: {error}") from None
 
+    @property
+    def company(self) -> tuple[type, ...]:
+        """Classes from outside afterfit that it works with and does not hold: they are part of what it computes."""
+        return ()
+
     def codes(self) -> Iterator[str]:
         """Digests of all classes and functions from outside afterfit in this noun, as they are now.
 
@@ -131,6 +134,7 @@ class Spec(Capable, eqx.Module):
         """
         if not (ours := _is_ours(type(self))):
             yield self._code()
+        yield from map(digest, self.company)
         if self.in_python_only:  # it says itself how it tells what it holds
             return
         for field in dataclasses.fields(self):
@@ -166,7 +170,14 @@ class Spec(Capable, eqx.Module):
             if name not in values and f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
         ]
         require(not missing, f"{where} {kind} needs a value for {', '.join(missing)}.")
-        return member(**values)  # pyright: ignore[reportReturnType]
+        noun = member(**values)
+        before, now = data.get("company"), noun._company_code()
+        require(
+            before in (None, now),
+            f"{where} {kind} was written beside other classes that it works with (their code was {before}, now it is "
+            f"{now}): import those, or leave `company` out to have it as it is now.",
+        )
+        return noun  # pyright: ignore[reportReturnType]
 
     @classmethod
     def _concrete(cls) -> dict[str, type[Spec]]:
@@ -232,6 +243,13 @@ class Spec(Capable, eqx.Module):
             f"there is no setting {f'{where}.{next(iter(below))}'!r}: {where} has no settings of its own.",
         )
         return now.changed(below, where)
+
+
+def _if_told(tell: Callable[[], str]) -> str | None:
+    try:
+        return tell()
+    except Untold:
+        return None
 
 
 def _is_ours(noun: type[Spec]) -> bool:

@@ -39,7 +39,6 @@ __all__ = [
     "complete_job",
     "complete_paper",
     "complete_scale",
-    "is_file",
     "main",
     "on_interrupt",
     "print_verdict",
@@ -244,38 +243,45 @@ def cache_compilations() -> None:
 # ----------------------------------------------------------------------------------------- ids and completion
 
 
-def is_file(job: str) -> bool:
-    """Whether what is named is a Python file with entries of its own."""
-    return job.endswith(".py")
-
-
 def complete_entry(incomplete: str) -> list[tuple[str, str]]:
-    """Gallery ids for the shell, and entries of files once these are named."""
+    """Gallery ids for the shell, Python files, and the entries of a file once it is named."""
     from afterfit.papers import entries, entries_of
 
     file, named, _ = incomplete.partition("::")
-    found = {f"{file}::{entry.name}": entry for entry in entries_of(file).values()} if named else entries()
-    return [(id, entry.title) for id, entry in found.items() if id.startswith(incomplete)]
+    if not named:
+        ids = [(id, entry.title) for id, entry in entries().items() if id.startswith(incomplete)]
+        return [*ids, *_files("*.py", "entries of a file", incomplete)]
+    try:
+        found = {f"{file}::{entry.name}": entry.title for entry in entries_of(file).values()}
+    except AfterfitError:  # a file that is not there, or no paper: nothing completes it, which the command will say
+        return []
+    return [(id, title) for id, title in found.items() if id.startswith(incomplete)]
 
 
 def complete_paper(incomplete: str) -> list[tuple[str, str]]:
     """Papers, and Python files."""
-    from afterfit.papers import entries
-
-    papers = dict.fromkeys(entry.paper for entry in entries().values())
-    files = [(path.name, "a file") for path in Path().glob("*.py") if path.name.startswith(incomplete)]
-    return [*((paper.name, paper.title) for paper in papers if paper.name.startswith(incomplete)), *files]
+    return [*_papers(incomplete), *_files("*.py", "entries of a file", incomplete)]
 
 
 def complete_job(incomplete: str) -> list[tuple[str, str]]:
-    """Gallery ids, and experiments in files."""
-    files = [path for path in Path().glob("*.toml") if path.name.startswith(incomplete)]
-    return [*complete_entry(incomplete), *((path.name, "an experiment in a file") for path in files)]
+    """Gallery ids, entries of files, and experiments in files."""
+    return [*complete_entry(incomplete), *_files("*.toml", "an experiment in a file", incomplete)]
 
 
 def complete_group(incomplete: str) -> list[tuple[str, str]]:
-    """Papers, Python files, and gallery ids."""
-    return [*complete_paper(incomplete), *complete_entry(incomplete)]
+    """Papers, gallery ids, and Python files."""
+    return [*_papers(incomplete), *complete_entry(incomplete)]
+
+
+def _papers(incomplete: str) -> list[tuple[str, str]]:
+    from afterfit.papers import entries
+
+    papers = dict.fromkeys(entry.paper for entry in entries().values())
+    return [(paper.name, paper.title) for paper in papers if paper.name.startswith(incomplete)]
+
+
+def _files(pattern: str, about: str, incomplete: str) -> list[tuple[str, str]]:
+    return [(path.name, about) for path in sorted(Path().glob(pattern)) if path.name.startswith(incomplete)]
 
 
 def complete_scale(incomplete: str) -> list[tuple[str, str]]:

@@ -13,7 +13,7 @@ __all__ = ["diagnose"]
 
 
 def diagnose(
-    file: Annotated[Path, typer.Argument(metavar="LOG", help="A CSV file whose first line names its columns.")],
+    file: Annotated[Path, typer.Argument(metavar="LOG", help="A log with named columns, such as a CSV file.")],
     time: Annotated[str | None, typer.Option(metavar="COLUMN", help="Time, steps or epochs.")] = None,
     train: Annotated[str | None, typer.Option(metavar="COLUMN", help="The training curve.")] = None,
     test: Annotated[str | None, typer.Option(metavar="COLUMN", help="The test curve.")] = None,
@@ -46,11 +46,12 @@ def diagnose(
     from afterfit._diagnose.columns import guess_columns, read_as
     from afterfit._diagnose.guesses import guess_criteria
     from afterfit._diagnose.judge import diagnose as judge
-    from afterfit._diagnose.log import open_log, read_log
+    from afterfit._diagnose.log import open_log, read_columns
 
-    columns = guess_columns(open_log(file).names(), time=time, train=train, test=test)
-    curves: dict[str, Any] = read_log(
-        file, time=columns.time, train=columns.train, test=columns.test, loss=columns.loss, norms=norm or []
+    log = open_log(file)
+    columns = guess_columns(log.names(), time=time, train=train, test=test)
+    curves: dict[str, Any] = read_columns(
+        log, time=columns.time, train=columns.train, test=columns.test, loss=columns.loss, norms=norm or []
     )
     like = (train_like or read_as(columns.train), test_like or read_as(columns.test))
     criteria = guess_criteria(curves["train"], curves["test"], like, fit, generalise)

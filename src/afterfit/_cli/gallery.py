@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from afterfit._base.errors import nearest, require
-from afterfit._cli._app import Quiet, complete_entry, complete_paper, complete_scale, is_file, say, wrap
+from afterfit._cli._app import Quiet, complete_entry, complete_paper, complete_scale, say, wrap
 
 if TYPE_CHECKING:
     from afterfit.papers import Entry
@@ -44,9 +44,9 @@ def list_(
 
 def _of_paper(paper: str | None) -> dict[str, Entry]:
     """The entries of a paper, of a file or of the whole gallery, by what they are called on the command line."""
-    from afterfit.papers import entries, entries_of
+    from afterfit.papers import entries, entries_of, is_python_file
 
-    if paper is not None and is_file(paper):
+    if paper is not None and is_python_file(paper):
         return {f"{paper}::{entry.name}": entry for entry in entries_of(paper).values()}
     gallery = entries()
     names = {entry.paper.name for entry in gallery.values()}
@@ -75,23 +75,23 @@ def show(
     check_scale(scale)
     from afterfit._training.experiment import flatten, spec_to_toml
 
-    experiments = {name: experiment.to_dict() for name, experiment in entry.experiments(scale).items()}
+    experiments = entry.experiments(scale)
     say(f"{entry.id}: {entry.title}", bold=True)
     say(wrap(f"{entry.paper.title}, {entry.where}"))
     say(f"\n{wrap(entry.about)}\n")
-    if departure := entry.departure(entry.experiments(scale)):
+    if departure := entry.departure(experiments):
         say(f"{wrap(departure)}\n")
     say("Claims", bold=True)
     for claim in entry.claims:
         say(wrap(f"- {claim.words}", "  "))
     (name, headline), *others = experiments.items()
     say(f"\nSetting of the run {name!r} at {scale} scale", bold=True)
-    say(textwrap.indent(spec_to_toml(headline), "  "))
+    say(textwrap.indent(headline.to_toml(), "  "))
     if others:
         say(f"\nThe other runs differ from {name!r} in", bold=True)
-    for other, spec in others:
-        flat = flatten(headline)
-        changes = ((k, v) for k, v in flatten(spec).items() if flat.get(k) != v)
+    flat = flatten(headline.to_dict())
+    for other, experiment in others:
+        changes = ((k, v) for k, v in flatten(experiment.to_dict()).items() if flat.get(k) != v)
         say(f"  {other}: " + ", ".join(_in_short(k, v) or spec_to_toml({k: v}) for k, v in changes))
 
 

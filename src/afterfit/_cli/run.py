@@ -96,7 +96,7 @@ def run(
     warn_of_length(experiments.values(), quiet)
     out = out or Path("results") / _as_file_name(label)
     places = _places(out / "runs", experiments)
-    _claim_directory(out, places.values())
+    _take_directory(out, places.values())
 
     misplaced = []
 
@@ -133,14 +133,14 @@ def run(
 
 def read_job(job: str, scale: str | None) -> tuple[Entry | None, str, dict[str, Experiment]]:
     """The gallery entry if it is one, a name for the job, and its experiments by name."""
-    if job.endswith(".toml") or Path(job).is_file():
+    from afterfit.papers import find, is_python_file
+
+    if job.endswith(".toml") or (Path(job).is_file() and not is_python_file(job)):
         from afterfit._training.experiment import Experiment
 
         require(scale is None, f"--scale {scale} is for gallery entries: an experiment in a file has one setting.")
         label = readable(Path(job).stem)
         return None, label, {label: Experiment.from_toml(job)}
-    from afterfit.papers import find
-
     entry, scale = find(job), scale or "paper"
     return entry, f"{entry.id} {scale}", entry.experiments(scale)
 
@@ -181,7 +181,7 @@ def _places(directory: Path, names: Iterable[str]) -> dict[str, Path]:
     return places
 
 
-def _claim_directory(out: Path, places: Iterable[Path]) -> None:
+def _take_directory(out: Path, places: Iterable[Path]) -> None:
     """Make the output directory and mark it as ours, unless something else would be written over."""
     from afterfit._training.run import replaceable
 
@@ -203,27 +203,19 @@ def _carry_out(
     experiments: Mapping[str, Experiment], label: str, save: Callable[[str, Run], None], quiet: bool
 ) -> tuple[dict[str, Run], bool]:
     """Run and save experiments: what came of them, in their order, and whether that is all of them."""
-    from afterfit._base.progress import progress_bar
-    from afterfit._sweeps.processes import run_many
-    from afterfit._training.train import run_experiment
+    from afterfit.papers import run_all
 
-    shown = False if quiet else None
-    runs: dict[str, Run] = {}
+    kept: dict[str, Run] = {}
 
     def keep(name: str, run: Run) -> None:
-        runs[name] = run
+        kept[name] = run
         save(name, run)
 
     try:
-        if len(experiments) == 1:  # Ctrl-C then keeps what was observed of it
-            ((name, experiment),) = experiments.items()
-            keep(name, run_experiment(experiment, progress=shown))
-        else:
-            with progress_bar(label, shown) as show:
-                run_many(experiments, show, keep)
+        runs = run_all(experiments, label, False if quiet else None, keep)
     except KeyboardInterrupt:
-        return {name: runs[name] for name in experiments if name in runs}, False
-    return {name: runs[name] for name in experiments}, all(run.status != "interrupted" for run in runs.values())
+        return {name: kept[name] for name in experiments if name in kept}, False
+    return runs, all(run.status != "interrupted" for run in runs.values())
 
 
 def _keep(run: Run, place: Path) -> bool:

@@ -40,7 +40,7 @@ def sweep(
         str,
         typer.Argument(
             metavar="ID|FILE",
-            help="A gallery id (its headline run) or a TOML file with an experiment.",
+            help="A gallery id or an entry of your own (its headline run), or a TOML file with an experiment.",
             autocompletion=complete_job,
         ),
     ],
@@ -186,12 +186,9 @@ def _read(job: str, scale: str | None) -> tuple[Experiment, Mapping[str, Any]]:
     """The experiment of a file or the headline of a gallery entry, and the file's table [sweep]."""
     from afterfit._training.experiment import Experiment
 
-    if not (job.endswith(".toml") or Path(job).is_file()):
-        return next(iter(read_job(job, scale)[2].values())), {}
-    require(scale is None, f"--scale {scale} is for gallery entries: an experiment in a file has one setting.")
-    data = Experiment.read_toml(job)
-    table = Experiment.pop_sweep(data)
-    return Experiment.from_dict(data), table
+    entry, _, experiments = read_job(job, scale)
+    headline = next(iter(experiments.values()))
+    return headline, {} if entry else Experiment.pop_sweep(Experiment.read_toml(job))
 
 
 def _in_short(asked: Sweep) -> str:
@@ -205,9 +202,9 @@ def _in_short(asked: Sweep) -> str:
 
 def _tell(asked: Sweep) -> None:
     """How many runs came to which verdict, and the laws they follow."""
-    data = asked.dataset
-    counts = Counter(kind for kind in data["verdict"].values.ravel().tolist() if kind)
-    for kind, count in counts.most_common():
+    from afterfit._sweeps.results import count_verdicts
+
+    for kind, count in count_verdicts(asked.dataset).most_common():
         say(f"{count:6}  {kind}")
     for name, values in asked.knobs.items():
         if len(values) > 1 and all(isinstance(value, float) and value > 0 for value in values):

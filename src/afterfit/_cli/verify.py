@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from afterfit._base.errors import nearest, require
+from afterfit._base.errors import error_in_words, nearest, require
 from afterfit._cli._app import (
     Quiet,
     cache_compilations,
     complain,
     complete_group,
     complete_scale,
-    is_file,
     on_interrupt,
     say,
     stop,
@@ -113,9 +112,9 @@ def verify(
 
 def _choose_entries(ids: Sequence[str]) -> list[Entry]:
     """The entries of these ids, papers and files, each once; the gallery when none is named."""
-    from afterfit.papers import entries, entries_of, find
+    from afterfit.papers import entries, entries_of, find, is_python_file
 
-    gallery = entries() if not all(map(is_file, ids)) or not ids else {}
+    gallery = entries() if not all(map(is_python_file, ids)) or not ids else {}
     papers = {entry.paper.name for entry in gallery.values()}
     chosen: dict[str, Entry] = {} if ids else gallery
     for id in ids:
@@ -126,7 +125,8 @@ def _choose_entries(ids: Sequence[str]) -> list[Entry]:
         elif "::" in id:
             chosen[find(id).id] = find(id)
         else:
-            require(is_file(id), f"there is no gallery entry, paper or file {id!r}: {nearest(id, [*gallery, *papers])}")
+            known = nearest(id, [*gallery, *papers])
+            require(is_python_file(id), f"there is no gallery entry, paper or file {id!r}: {known}")
             chosen |= entries_of(id)
     return list(chosen.values())
 
@@ -164,9 +164,9 @@ def _rows_of(
             try:
                 yield ledger.keep(entry, check()).row, ""
             except Exception as error:
-                yield f"{entry.id}, {words}: {type(error).__name__}: {error}"
+                yield f"{entry.id}, {words}: {error_in_words(error)}"
     except Exception as error:  # of its runs, which all of its claims need
-        yield from (f"{entry.id}, {words}: {type(error).__name__}: {error}" for words in missing)
+        yield from (f"{entry.id}, {words}: {error_in_words(error)}" for words in missing)
 
 
 @dataclasses.dataclass

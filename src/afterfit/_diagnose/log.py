@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from afterfit._base.errors import SpecError, nearest, require
 from afterfit._diagnose.readers import Reader
 
-__all__ = ["open_log", "read_log"]
+__all__ = ["open_log", "read_columns", "read_log"]
 
 _TIME_OF_DAY = 1e8  # seconds since 1970, or more: no log begins with so many steps and does not double them
 
@@ -22,13 +22,13 @@ def open_log(path: str | Path) -> Reader:
     path = Path(path)
     require(path.is_file(), f"there is no file {path}.")
     obstacles = {}
-    for reader in sorted(Reader.known(), key=lambda reader: reader.turn):
+    for reader in Reader.in_turn():
         obstacle = reader.obstacle(path)
         if obstacle is None:
             return reader(path)
         obstacles[reader.name] = obstacle
     said = "; ".join(f"{name}: {obstacle}" for name, obstacle in obstacles.items())
-    raise SpecError(f"{path} is no log that can be read here ({said}): give a CSV file.")
+    raise SpecError(f"{path} is a log in no format that is known here ({said}): write it in one of these.")
 
 
 def read_log(
@@ -45,12 +45,18 @@ def read_log(
     verdict = af.diagnose(**curves, criteria=af.guess_criteria(curves["train"], curves["test"]))
     ```
     """
+    return read_columns(open_log(path), time=time, train=train, test=test, loss=loss, norms=norms)
+
+
+def read_columns(
+    log: Reader, *, time: str, train: str, test: str, loss: str | None = None, norms: Sequence[str] = ()
+) -> dict[str, NDArray]:
+    """The same of a log that was opened."""
     columns = {"time": time, "train": train, "test": test} | ({} if loss is None else {"loss": loss})
     for name in norms:
         require(name not in columns, f"a norm cannot be a column called {name!r}: rename it in the file.")
     columns |= {name: name for name in norms}
-    log = open_log(path)
-    names = log.names()
+    path, names = log.path, log.names()
     for column in columns.values():
         require(column in names, f"{path} has no column {column!r}: {nearest(column, names)}")
         require(names.count(column) == 1, f"{path} has {names.count(column)} columns called {column!r}: rename them.")

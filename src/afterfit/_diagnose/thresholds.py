@@ -20,7 +20,7 @@ class Threshold:
     the curve has to reach.
 
     ```python
-    Threshold("error", 1e-4).met([1.0, 1e-5])  # [False, True]
+    Criteria(train=Threshold("accuracy", 0.99), test=Threshold("error", 1e-4))
     ```
     """
 
@@ -39,11 +39,6 @@ class Threshold:
     def ceiling(self) -> float:
         """The perfect accuracy: 1, or 100 where `value` exceeds 1 and so is in percent."""
         return 1.0 if self.value <= 1 else 100.0
-
-    def met(self, curve) -> np.ndarray:
-        """Where `curve` has reached the threshold; never where it is not a number."""
-        curve = np.asarray(curve, dtype=float)
-        return curve <= self.value if self.like == "error" else curve >= self.value
 
 
 @dataclasses.dataclass(frozen=True)

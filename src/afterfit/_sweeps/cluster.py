@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 from afterfit._base.errors import ClusterError, SpecError, VersionMismatch, error_in_words, require
 from afterfit._sweeps.jobs import LIVES, Parcel, Watch, describe, given_up, log
-from afterfit._sweeps.plan import Job, Outcome
+from afterfit._sweeps.plan import Job, Result
 from afterfit._sweeps.slurm import Slurm
 from afterfit._sweeps.worker import TOPIC, carry_out_job, check_versions
 from afterfit._training.run import PACKAGES, versions_here
@@ -31,20 +31,20 @@ _LOOK = 2.0  # seconds between two looks at the workers
 _LONELY = 30.0  # seconds without any worker before it is said, and said again
 
 
-def carry_out(jobs: Sequence[Job], on: str | Slurm, report: Callable[[float], None]) -> Generator[Outcome, None, None]:
+def carry_out(jobs: Sequence[Job], on: str | Slurm, report: Callable[[float], None]) -> Generator[Result, None, None]:
     """Do jobs and yield what came of each of their wanted runs, as soon as its job is done.
 
     `on` is the address of a Dask scheduler (`"tcp://host:8786"`), or `af.slurm(…)`.
-    `report` is called with how many runs' worth of work is done. A run that fails gives an outcome with its error in
+    `report` is called with how many runs' worth of work is done. A run that fails gives a result with its error in
     words; a job whose worker is killed is begun again elsewhere. Ctrl-C takes back what is left and raises
     KeyboardInterrupt once the finished runs were yielded; a scheduler that is lost raises ClusterError.
     """
     if jobs:
-        with _workers(on) as (scheduler, helper), _client(scheduler, on) as client:
-            yield from _Session(client, jobs, report, helper).outcomes()
+        with _workers(on) as (scheduler, provider), _client(scheduler, on) as client:
+            yield from _Session(client, jobs, report, provider).results()
 
 
-class _Helper(Protocol):
+class _Provider(Protocol):
     """Who started the workers and knows about them."""
 
     def look_after(self, worker_seen: bool) -> None:
@@ -59,15 +59,15 @@ class _Helper(Protocol):
 class _Session:
     """One client and its jobs, from the first handed out to the last taken back."""
 
-    def __init__(self, client: Any, jobs: Sequence[Job], report: Callable[[float], None], helper: _Helper):
-        self.client, self.jobs, self.report, self.helper = client, jobs, report, helper
+    def __init__(self, client: Any, jobs: Sequence[Job], report: Callable[[float], None], provider: _Provider):
+        self.client, self.jobs, self.report, self.provider = client, jobs, report, provider
         self.name = uuid.uuid4().hex[:12]  # others may use the same scheduler
         self.versions = versions_here()
         self.futures: dict[int, Any] = {}  # of the jobs that are not done
         self.shares = [0.0] * len(jobs)
         self.starts = [0] * len(jobs)  # how often a worker began it
         self.kills = [0] * len(jobs)  # how often the scheduler gave it up
-        self.finished: collections.deque[Outcome] = collections.deque()  # to be yielded
+        self.finished: collections.deque[Result] = collections.deque()  # to be yielded
         self.news: queue.SimpleQueue = queue.SimpleQueue()  # from Dask's threads: how far, and what is done
         self.known: set[str] = set()  # workers whose versions were looked at
         self.worker_seen = False
@@ -75,7 +75,7 @@ class _Session:
         self.company = time.monotonic()  # when there was a worker last, or when its absence was said
         self.watch = Watch()
 
-    def outcomes(self) -> Iterator[Outcome]:
+    def results(self) -> Iterator[Result]:
         self.client.subscribe_topic(TOPIC, lambda event: self.news.put(event[1]))
         try:
             self._look()  # versions first: nothing is handed out before
@@ -95,7 +95,7 @@ class _Session:
         finally:
             self._take_back()
 
-    def _deliver(self) -> Iterator[Outcome]:
+    def _deliver(self) -> Iterator[Result]:
         while self.finished:
             yield self.finished.popleft()
 
@@ -147,12 +147,12 @@ class _Session:
         else:
             self._finish(number, self._unpack(number, result))
 
-    def _unpack(self, number: int, parcels: Sequence[Parcel]) -> list[Outcome]:
+    def _unpack(self, number: int, parcels: Sequence[Parcel]) -> list[Result]:
         job = self.jobs[number]
-        return [Outcome.of(job.experiments[parcel.place], parcel.unpack(job)) for parcel in parcels]
+        return [Result.of(job.experiments[parcel.place], parcel.unpack(job)) for parcel in parcels]
 
-    def _finish(self, number: int, outcomes: Sequence[Outcome]) -> None:
-        self.finished.extend(outcomes)
+    def _finish(self, number: int, results: Sequence[Result]) -> None:
+        self.finished.extend(results)
         del self.futures[number]
         self._reached(number, 1.0)
 
@@ -191,7 +191,7 @@ class _Session:
         else:  # is it the job? A lost connection, or another afterfit that cannot even read it, is said as such
             self.known.clear()
             self._look()
-        self._finish(number, [Outcome(id, error=words) for id in self.jobs[number].ids])
+        self._finish(number, [Result(id, error=words) for id in self.jobs[number].ids])
 
     def _look(self) -> None:
         """See that the scheduler is there, that it has workers, and that new ones have our versions."""
@@ -204,12 +204,12 @@ class _Session:
         self._check_versions({address: workers[address]["name"] for address in workers if address not in self.known})
         self.known = set(workers)
         self.worker_seen |= bool(workers)
-        self.helper.look_after(self.worker_seen)
+        self.provider.look_after(self.worker_seen)
         if workers:
             self.company = time.monotonic()
         elif time.monotonic() - self.company > _LONELY:
             self.company = time.monotonic()
-            log.warning("no worker is there, still waiting: %s", self.helper.why_none())
+            log.warning("no worker is there, still waiting: %s", self.provider.why_none())
 
     def _check_versions(self, workers: Mapping[str, str]) -> None:
         """Refuse workers (names by address) whose versions are not ours."""
@@ -268,7 +268,7 @@ def check_place(on: Any) -> None:
 
 
 @contextlib.contextmanager
-def _workers(on: str | Slurm) -> Iterator[tuple[Any, _Helper]]:
+def _workers(on: str | Slurm) -> Iterator[tuple[Any, _Provider]]:
     """The scheduler (a cluster or an address) of the workers that `on` means, and who knows about them."""
     check_place(on)
     try:
@@ -281,10 +281,10 @@ def _workers(on: str | Slurm) -> Iterator[tuple[Any, _Helper]]:
             with on.workers() as (cluster, queue_of_jobs):
                 yield cluster, queue_of_jobs
         else:
-            yield on, _Elsewhere()
+            yield on, _StartedByOthers()
 
 
-class _Elsewhere:
+class _StartedByOthers:
     """Workers that someone else started."""
 
     def look_after(self, worker_seen: bool) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 
 from afterfit._base.errors import require
 from afterfit._sweeps import cluster, processes
-from afterfit._sweeps.plan import Job, Outcome, plan
+from afterfit._sweeps.plan import Job, Result, plan
 from afterfit._sweeps.slurm import Slurm
 from afterfit._sweeps.store import Store
 from afterfit._training.experiment import Experiment
@@ -55,12 +55,12 @@ def complete(
             show(done + runs)
 
         if on is None:
-            outcomes = _on_this_machine(turn, jobs, memory, report)
+            results = _on_this_machine(turn, jobs, memory, report)
         else:
             leased = list(iter(turn.next_job, None))
-            outcomes = cluster.carry_out(leased, on, report)
-        with contextlib.closing(outcomes):
-            turn.publish(outcomes)
+            results = cluster.carry_out(leased, on, report)
+        with contextlib.closing(results):
+            turn.publish(results)
         if not turn.computed:  # others are at work on all that is left
             time.sleep(_LOOK)
         done += turn.computed
@@ -69,10 +69,10 @@ def complete(
 
 def _on_this_machine(
     turn: _Turn, jobs: Sequence[Job], memory: float, report: Callable[[float], None]
-) -> Generator[Outcome]:
+) -> Generator[Result]:
     with contextlib.closing(processes.carry_out(turn.next_job, jobs, memory, report)) as ended:
         for experiment, what in ended:
-            yield Outcome.of(experiment, what)
+            yield Result.of(experiment, what)
 
 
 def _left(jobs: Sequence[Job], store: Store, failures: dict[str, str]) -> list[Job]:
@@ -99,21 +99,21 @@ class _Turn:
                 return leased
         return None
 
-    def publish(self, outcomes: Iterable[Outcome]) -> None:
+    def publish(self, results: Iterable[Result]) -> None:
         """Put every run into the store as it comes."""
         try:
-            for outcome in outcomes:
+            for result in results:
                 require(
-                    outcome.id in self._held,
-                    f"a run came back as {outcome.id}, which was not asked for: what a class or function of its "
+                    result.id in self._held,
+                    f"a run came back as {result.id}, which was not asked for: what a class or function of its "
                     "computes has changed while it ran, or is something else on the worker.",
                 )
-                if outcome.files is None:
-                    self._failures[outcome.id] = outcome.error
+                if result.files is None:
+                    self._failures[result.id] = result.error
                 else:
-                    self._store.publish(outcome.id, outcome.files)
+                    self._store.publish(result.id, result.files)
                 self.computed += 1
-                self._store.release([outcome.id])
-                self._held.discard(outcome.id)
+                self._store.release([result.id])
+                self._held.discard(result.id)
         finally:
             self._store.release(self._held)

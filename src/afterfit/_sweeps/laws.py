@@ -66,6 +66,9 @@ class PowerLaw:
         half = self._half_width(variance)
         return self(x) * np.exp(-half), self(x) * np.exp(half)
 
+    def __repr__(self) -> str:
+        return f"<PowerLaw {self.describe()}>"
+
     def describe(self, t: str = "t", x: str = "x") -> str:
         """The law in one sentence, with its variables under the given names."""
         law = f"{t} = {self.constant:.3g}·({x})^{self.exponent:.3g}"

@@ -23,7 +23,7 @@ from afterfit._training.train import prepare
 from afterfit.dynamics import Discrete
 from afterfit.dynamics._problem import Problem
 
-__all__ = ["Job", "Outcome", "footprint", "least_seconds", "plan"]
+__all__ = ["Job", "Result", "footprint", "least_seconds", "plan"]
 
 _WIDEST = 64  # lanes of a batch: more are no quicker on a CPU
 _CACHE = 256e3  # bytes of data that lanes with data of their own may have together: half of what a core keeps near
@@ -60,7 +60,7 @@ class Job:
 
 
 @dataclasses.dataclass(frozen=True)
-class Outcome:
+class Result:
     """What came of one run: its files, or what went wrong, in words."""
 
     id: str
@@ -68,8 +68,8 @@ class Outcome:
     error: str = ""
 
     @classmethod
-    def of(cls, experiment: Experiment, what: Run | str) -> Outcome:
-        """The outcome of an experiment that ended with a run, or with an error in words."""
+    def of(cls, experiment: Experiment, what: Run | str) -> Result:
+        """The result of an experiment that ended with a run, or with an error in words."""
         return cls(experiment.id, error=what) if isinstance(what, str) else cls(experiment.id, what.files())
 
 

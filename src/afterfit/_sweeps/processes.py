@@ -54,7 +54,7 @@ def share_out(memory: float) -> tuple[int, float]:
 
 
 @dataclasses.dataclass(eq=False)
-class _Task:
+class _OpenJob:
     """A job, how many of its runs have come, and how often somebody died of it."""
 
     job: Job  # what of it is still to come
@@ -72,7 +72,7 @@ class _Worker(abc.ABC):
 
     def __init__(self, name: str, news: queue.SimpleQueue):
         self.name, self.news = name, news
-        self.task: _Task | None = None
+        self.open_job: _OpenJob | None = None
         self.share = 0.0
         self.ready = True
 
@@ -191,17 +191,17 @@ class _Team:
         self.workers: list[_Worker] = [_Here(self.news)]
         self.helpers_wanted = min(processes, len(jobs)) - 1
         self.numbers = itertools.count(1)  # of helpers
-        self.waiting: deque[_Task] = deque()  # taken, and given to nobody yet
+        self.waiting: deque[_OpenJob] = deque()  # taken, and given to nobody yet
         self.done = 0
         self.watch = Watch()
         self.call_at = time.monotonic() + (0.0 if least_seconds(jobs) > 2 * _WORTH_HELP else _WORTH_HELP)
 
-    def outcomes(self) -> Iterator[tuple[Experiment, Run | str]]:
+    def results(self) -> Iterator[tuple[Experiment, Run | str]]:
         try:
             while self._give_out():
                 self._call_help()
                 yield from self._hear(timeout=0.2)
-                self.report(self.done + sum(w.task.done(w.share) for w in self.workers if w.task))
+                self.report(self.done + sum(w.open_job.done(w.share) for w in self.workers if w.open_job))
                 self.watch.look(self._at)
         except KeyboardInterrupt:
             if self.halves:
@@ -214,48 +214,48 @@ class _Team:
     def _at(self) -> Iterator[str]:
         """What everybody is at."""
         for worker in self.workers:
-            if worker.task is not None:
-                yield f"{worker.name} has {describe(worker.task.job, worker.share)}"
+            if worker.open_job is not None:
+                yield f"{worker.name} has {describe(worker.open_job.job, worker.share)}"
 
     @property
     def busy(self) -> list[_Worker]:
-        return [worker for worker in self.workers if worker.task is not None]
+        return [worker for worker in self.workers if worker.open_job is not None]
 
     def _give_out(self) -> bool:
         """Give every idle worker a job, as far as there is room for it; False if there is nothing left to wait for."""
         for worker in self.workers:
-            if worker.task is not None or not worker.ready:
+            if worker.open_job is not None or not worker.ready:
                 continue
-            task = self._next_for(worker)
-            if task is None:
+            open_job = self._next_for(worker)
+            if open_job is None:
                 continue
             try:
-                worker.begin(task.job)
+                worker.begin(open_job.job)
             except ValueError:  # then only this process can do it
-                task.for_helpers = False
-                self.waiting.appendleft(task)
+                open_job.for_helpers = False
+                self.waiting.appendleft(open_job)
                 continue
-            worker.task, worker.share, task.came = task, 0.0, 0
+            worker.open_job, worker.share, open_job.came = open_job, 0.0, 0
             self.watch.move()
         return bool(self.busy or self.waiting)
 
-    def _next_for(self, worker: _Worker) -> _Task | None:
+    def _next_for(self, worker: _Worker) -> _OpenJob | None:
         """A job that this worker may have now: not one that a helper died of, if it is this process."""
-        held = sum(other.task.job.bytes for other in self.workers if other.task)
+        held = sum(other.open_job.job.bytes for other in self.workers if other.open_job)
         here, alone = isinstance(worker, _Here), len(self.workers) == 1
-        for task in [*self.waiting, None]:
-            if task is None:
+        for open_job in [*self.waiting, None]:
+            if open_job is None:
                 if len(self.waiting) >= len(self.workers):  # others may have what is not taken
                     return None
                 job = self.next_job()
                 if job is None:
                     return None
-                task = _Task(job)
-                self.waiting.append(task)
-            mine = (alone or not task.deaths or not task.for_helpers) if here else task.for_helpers
-            if mine and (not held or held + task.job.bytes <= self.memory):
-                self.waiting.remove(task)
-                return task
+                open_job = _OpenJob(job)
+                self.waiting.append(open_job)
+            mine = (alone or not open_job.deaths or not open_job.for_helpers) if here else open_job.for_helpers
+            if mine and (not held or held + open_job.job.bytes <= self.memory):
+                self.waiting.remove(open_job)
+                return open_job
         return None
 
     def _call_help(self) -> None:
@@ -263,8 +263,8 @@ class _Team:
         if self.helpers_wanted <= 0 or time.monotonic() < self.call_at:
             return
         if not self.waiting and (job := self.next_job()) is not None:
-            self.waiting.append(_Task(job))
-        if not any(task.for_helpers for task in self.waiting):
+            self.waiting.append(_OpenJob(job))
+        if not any(open_job.for_helpers for open_job in self.waiting):
             return
         for _ in range(self.helpers_wanted):
             self.workers.append(_Helper(next(self.numbers), self.news))
@@ -286,20 +286,20 @@ class _Team:
             worker.ready = True
         elif what == "died":
             yield from self._bury(worker)
-        elif worker.task is None:
+        elif worker.open_job is None:
             raise AssertionError(f"{worker.name} says {what!r} and has no job")
         elif what == "done":
-            worker.task = None
+            worker.open_job = None
         elif what == "refused":  # it cannot be read there: this process can do it
-            worker.task.for_helpers = False
-            self.waiting.appendleft(worker.task)
-            worker.task = None
+            worker.open_job.for_helpers = False
+            self.waiting.appendleft(worker.open_job)
+            worker.open_job = None
         else:
-            task = worker.task
-            place, run = (value.place, value.unpack(task.job)) if isinstance(value, Parcel) else value
-            experiment = task.job.experiments[place]
-            task.job = dataclasses.replace(task.job, wanted=tuple(k for k in task.job.wanted if k != place))
-            task.came += 1
+            open_job = worker.open_job
+            place, run = (value.place, value.unpack(open_job.job)) if isinstance(value, Parcel) else value
+            experiment = open_job.job.experiments[place]
+            open_job.job = dataclasses.replace(open_job.job, wanted=tuple(k for k in open_job.job.wanted if k != place))
+            open_job.came += 1
             self.done += 1
             yield experiment, run
 
@@ -307,21 +307,21 @@ class _Team:
         """A helper has died: what it had is done by somebody else, unless others died of it too."""
         assert isinstance(worker, _Helper)
         self.workers.remove(worker)
-        task, last = worker.task, worker.last_words()
+        open_job, last = worker.open_job, worker.last_words()
         worker.end()
         if not worker.ready:  # the others would not come either
             log.warning("%s did not start; the others go on without it. It said last: %s", worker.name, last)
             return
         self.workers.append(_Helper(next(self.numbers), self.news))
-        if task is None:
+        if open_job is None:
             return
-        task.deaths += 1
-        if task.deaths < LIVES:
-            self.waiting.appendleft(task)
+        open_job.deaths += 1
+        if open_job.deaths < LIVES:
+            self.waiting.appendleft(open_job)
             return
-        for place in task.job.wanted:
-            yield task.job.experiments[place], given_up(task.deaths)
-        self.done += len(task.job.wanted)
+        for place in open_job.job.wanted:
+            yield open_job.job.experiments[place], given_up(open_job.deaths)
+        self.done += len(open_job.job.wanted)
 
     def _stop(self) -> Iterator[tuple[Experiment, Run | str]]:
         """Ask everybody to stop, and wait a moment for what they have."""
@@ -347,7 +347,7 @@ def carry_out(
     done. A job whose process is killed is begun again. Ctrl-C raises KeyboardInterrupt; with `halves` those under way
     are yielded before, as far as they are.
     """
-    yield from _Team(next_job, jobs, memory, report, halves).outcomes()
+    yield from _Team(next_job, jobs, memory, report, halves).results()
 
 
 def run_many(
@@ -368,9 +368,9 @@ def run_many(
     left = iter(jobs)
     runs: dict[str, Run] = {}
     share = len(experiments)
-    outcomes = carry_out(lambda: next(left, None), jobs, memory, lambda done: show(done / share), halves=True)
-    with hearing(), contextlib.closing(outcomes):
-        for experiment, run in outcomes:
+    results = carry_out(lambda: next(left, None), jobs, memory, lambda done: show(done / share), halves=True)
+    with hearing(), contextlib.closing(results):
+        for experiment, run in results:
             name = names[id(experiment)]
             if isinstance(run, str):
                 raise RunFailed(f"{name}: {run}")

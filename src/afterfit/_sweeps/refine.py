@@ -21,14 +21,14 @@ from afterfit._base.machine import check_memory
 from afterfit._sweeps.knobs import check_runs
 from afterfit._training.experiment import as_whole
 
-__all__ = ["CATEGORIES", "Refine", "read_refine", "refine"]
+__all__ = ["CATEGORIES", "Point", "Refine", "read_refine", "refine"]
 
 CATEGORIES = ("verdict", "status")  # what has kinds, and so boundaries between them
 _SPAN = 100.0
 _POINT = 40  # bytes that following the boundary takes a point of the finest grid
 _SPACING = 8  # of the first round, in cells of the finest grid
 
-Point = tuple[int, ...]
+Point = tuple[int, ...]  # one index a knob
 
 
 @dataclasses.dataclass(frozen=True)

@@ -26,9 +26,10 @@ if TYPE_CHECKING:
     from afterfit._sweeps.sweep import Sweep
 
 __all__ = [
+    "Cell",
     "Loaded",
-    "Place",
     "ScalingLaw",
+    "count_verdicts",
     "curves_over",
     "dimensions",
     "fit_scaling_law",
@@ -38,7 +39,7 @@ __all__ = [
     "values_over",
 ]
 
-Place = tuple[int, ...]  # an index a knob, and one of the seeds
+Cell = tuple[int, ...]  # an index a knob, and one of the seeds
 
 _LONG = 3.0
 _WORDS = {"verdict": "what happened", "status": "how the run ended", "id": "the run in the store"}
@@ -114,8 +115,8 @@ def is_result(column: str) -> bool:
     return column in (*_WORDS, *_NUMBERS, "metric") or column.startswith("final.")
 
 
-def table_over(sweep: Sweep, rows: Mapping[Place, Mapping[str, Any]]) -> xr.Dataset:
-    """What came of the runs at some places, as variables over knobs and seeds."""
+def table_over(sweep: Sweep, rows: Mapping[Cell, Mapping[str, Any]]) -> xr.Dataset:
+    """What came of the runs at some cells, as variables over knobs and seeds."""
     import xarray as xr
 
     require(bool(rows), "none of this sweep's runs is in the store yet: call sweep.run() first.")
@@ -123,21 +124,21 @@ def table_over(sweep: Sweep, rows: Mapping[Place, Mapping[str, Any]]) -> xr.Data
     variables: dict[str, Any] = {}
     for name, meaning in _WORDS.items():
         words = np.full(shape, "", object)
-        for place, row in rows.items():
-            words[place] = row[name] or ""
+        for cell, row in rows.items():
+            words[cell] = row[name] or ""
         variables[name] = (dims, words.astype(str), {"long_name": meaning})
     finals = {name for row in rows.values() for name in row if name.startswith("final.") and row[name] is not None}
     numbers = _NUMBERS | {name: meaning_of(name.removeprefix("final.")) for name in sorted(finals)}
     for name, meaning in numbers.items():
         values = np.full(shape, np.nan)
-        for place, row in rows.items():
-            values[place] = np.nan if row.get(name) is None else row[name]
+        for cell, row in rows.items():
+            values[cell] = np.nan if row.get(name) is None else row[name]
         variables[name.replace(".", "_")] = (dims, values, {"long_name": meaning})
     return xr.Dataset(variables, _coordinates(sweep), {"metric": next(iter(rows.values()))["metric"]})
 
 
-def curves_over(sweep: Sweep, runs: Mapping[Place, Run]) -> xr.Dataset:
-    """The curves of the runs at some places, over knobs, seeds and time."""
+def curves_over(sweep: Sweep, runs: Mapping[Cell, Run]) -> xr.Dataset:
+    """The curves of the runs at some cells, over knobs, seeds and time."""
     import xarray as xr
 
     require(
@@ -149,10 +150,10 @@ def curves_over(sweep: Sweep, runs: Mapping[Place, Run]) -> xr.Dataset:
     dims, shape = _grid(sweep)
     time = _common_times([run.curves["time"].values for run in runs.values()])
     tables: dict[str, tuple[np.ndarray, dict[str, Any]]] = {}
-    for place, run in runs.items():
+    for cell, run in runs.items():
         for name, curve in run.curves.items():
             table, _ = tables.setdefault(str(name), (np.full((*shape, len(time)), np.nan), curve.attrs))
-            table[place] = _at_times(time, run.curves["time"].values, curve.values)
+            table[cell] = _at_times(time, run.curves["time"].values, curve.values)
     first = next(iter(runs.values()))
     variables = {name: ((*dims, "time"), table, attrs) for name, (table, attrs) in tables.items()}
     coordinates = _coordinates(sweep) | {"time": ("time", time, first.curves["time"].attrs)}
@@ -198,6 +199,11 @@ def _at_times(time: np.ndarray, own: np.ndarray, values: np.ndarray) -> np.ndarr
     with np.errstate(divide="ignore"):
         at = np.interp(np.log(time[1:]), np.log(own[1:]), values[1:], right=np.nan)
     return np.concatenate([values[:1], np.where(time[1:] <= own[-1] * (1 + 1e-12), at, np.nan)])
+
+
+def count_verdicts(data: xr.Dataset) -> Counter[str]:
+    """How many runs came to which verdict."""
+    return Counter(kind for kind in data["verdict"].values.ravel().tolist() if kind)
 
 
 def values_over(sweep: Sweep, quantity: str, at: Mapping[str, Any]) -> tuple[xr.DataArray, dict[str, Any]]:
@@ -264,6 +270,9 @@ class ScalingLaw:
     def came(self) -> np.ndarray:
         """Which runs got there."""
         return ~self.censored & ~np.isnan(self.values)
+
+    def __repr__(self) -> str:
+        return f"<ScalingLaw {self.law.describe(self.quantity, self.x)}>"
 
     def __str__(self) -> str:
         said = self.law.describe(self.quantity, self.x)

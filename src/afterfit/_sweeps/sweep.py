@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import hashlib
 import itertools
@@ -22,11 +21,12 @@ from afterfit._base.progress import progress_bar
 from afterfit._base.turns import hearing
 from afterfit._sweeps.complete import complete
 from afterfit._sweeps.knobs import check_knobs, check_runs, check_seeds, plain_values
-from afterfit._sweeps.refine import Refine, read_refine
+from afterfit._sweeps.refine import Point, Refine, read_refine
 from afterfit._sweeps.results import (
+    Cell,
     Loaded,
-    Place,
     ScalingLaw,
+    count_verdicts,
     curves_over,
     fit_scaling_law,
     is_result,
@@ -46,8 +46,7 @@ if TYPE_CHECKING:
 __all__ = ["Sweep", "sweep"]
 
 _GIGABYTE = 1e9
-Point = tuple[int, ...]  # one index a knob
-_There = Mapping[Place, tuple[str, str]]  # runs that are in the store: name and stamp
+_There = Mapping[Cell, tuple[str, str]]  # runs that are in the store: name and stamp
 
 
 def sweep(
@@ -256,10 +255,9 @@ class Sweep:
             f"memory is in gigabytes and must be positive and finite, got {memory}.",
         )
         total = self.refine.budget if self.refine else len(self.seeds) * len(self.points)
-        bar = contextlib.nullcontext(progress) if callable(progress) else progress_bar("sweep", progress)
         failures: dict[str, str] = {}
         done = 0
-        with hearing(), bar as show:
+        with hearing(), progress_bar("sweep", progress) as show:
             for points, _ in self._rounds() if self.refine else [(self.points, {})]:
                 experiments = self._of(points)
                 self._keep(points)
@@ -339,29 +337,29 @@ class Sweep:
         return self._keep_while_unchanged("curves", lambda there: curves_over(self, self._runs(there)))
 
     def _keep_while_unchanged(self, name: str, make: Callable[[_There], xr.Dataset]) -> xr.Dataset:
-        """What `make` gives of the runs that are in the store (name and stamp by place), until these are others."""
+        """What `make` gives of the runs that are in the store (name and stamp by cell), until these are others."""
         there = self._there()
         before, dataset = self._kept.get(name, (None, None))
         if dataset is None or before != there:
             dataset = make(there)
             self._kept[name] = there, dataset
-        return dataset.copy()  # its own, should somebody add to it
+        return dataset.copy(deep=True)  # its own, should somebody write to it
 
-    def _there(self) -> dict[Place, tuple[str, str]]:
+    def _there(self) -> dict[Cell, tuple[str, str]]:
         stamps = self.store.stamps()
         ids = {(*point, k): self.run_id(point, seed) for point in self.points for k, seed in enumerate(self.seeds)}
-        return {place: (id, stamps[id]) for place, id in ids.items() if id in stamps}
+        return {cell: (id, stamps[id]) for cell, id in ids.items() if id in stamps}
 
-    def _rows(self, there: _There) -> dict[Place, Mapping[str, Any]]:
+    def _rows(self, there: _There) -> dict[Cell, Mapping[str, Any]]:
         """What came of each run: the store's rows, or those of the runs judged otherwise."""
         if self.thresholds:
-            return {place: run.judged(**self.thresholds).summary for place, run in self._runs(there).items()}
+            return {cell: run.judged(**self.thresholds).summary for cell, run in self._runs(there).items()}
         rows = read_rows(self.store, (id for id, _ in there.values()), is_result)
-        return {place: rows[id] for place, (id, _) in there.items() if id in rows}
+        return {cell: rows[id] for cell, (id, _) in there.items() if id in rows}
 
-    def _runs(self, there: _There) -> dict[Place, Run]:
+    def _runs(self, there: _There) -> dict[Cell, Run]:
         runs = self._loaded.runs(dict(there.values()))
-        return {place: runs[id] for place, (id, _) in there.items() if id in runs}
+        return {cell: runs[id] for cell, (id, _) in there.items() if id in runs}
 
     def phase_diagram(
         self,
@@ -407,7 +405,7 @@ class Sweep:
         rows.append(("runs", f"{there} in {self.store.url}, {asked - there} missing"))
         if not there:
             return table(("sweep", self.id), rows)
-        counts = Counter(kind for kind in self.dataset["verdict"].values.ravel().tolist() if kind)
+        counts = count_verdicts(self.dataset)
         rows += [("verdict" if k == 0 else "", f"{n} {kind}") for k, (kind, n) in enumerate(counts.most_common())]
         diagram = picture(self.phase_diagram(), f"verdict over {', '.join(self.knobs)}") if len(self.knobs) <= 2 else ""
         return table(("sweep", self.id), rows) + diagram

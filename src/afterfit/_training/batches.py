@@ -24,6 +24,7 @@ import numpy as np
 from jaxtyping import Array, Int, Key, PyTree
 
 from afterfit._base.curves import dataset
+from afterfit._diagnose.words import power_of_ten
 from afterfit._training.experiment import Experiment
 from afterfit._training.run import Run
 from afterfit.dynamics import Discrete, Dynamics, State
@@ -125,7 +126,7 @@ class Lane:
     @property
     def time(self) -> float:
         """The training time of the last observation."""
-        return _power_of_ten(self.observations[-1][0])
+        return power_of_ten(self.observations[-1][0])
 
     def run(self) -> Run:
         """What it leaves behind."""
@@ -135,7 +136,7 @@ class Lane:
         task = self.experiment.task
         return Run(
             spec=self.experiment.to_dict(),
-            curves=dataset(columns, [_power_of_ten(t) for t in log10_time], log10_time, step, self.dynamics.clock),
+            curves=dataset(columns, [power_of_ten(t) for t in log10_time], log10_time, step, self.dynamics.clock),
             params=self.state.params,
             metric=task.metric,
             criteria=task.criteria,
@@ -316,7 +317,3 @@ def numbers_as_arrays(spec: Any, params: PyTree[Array]) -> Any:
     """A noun with its numbers as arrays, so that changing a number does not compile anything again."""
     dtype = jax.tree.leaves(params)[0].dtype
     return jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype) if type(leaf) is float else leaf, spec)
-
-
-def _power_of_ten(exponent: float) -> float:
-    return 10.0**exponent if exponent < 308 else math.inf

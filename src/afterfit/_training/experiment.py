@@ -219,7 +219,7 @@ def _told(noun: Spec) -> str:
     in it, which may have changed the next time.
     """
     kept = _TOLD.get(id(noun))
-    if kept is not None and kept[0]() is noun:
+    if kept is not None and kept[0]() is noun and not noun.company:
         return kept[1]
     codes = list(noun.codes())  # also so that all of it can be told
     try:

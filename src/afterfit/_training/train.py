@@ -75,8 +75,7 @@ def train(
 
 def run_experiment(experiment: Experiment, *, progress: bool | Callable[[float], None] | None = None) -> Run:
     """Carry out an experiment. `progress` is as for `train`, or a function to call with the share of work done."""
-    bar = contextlib.nullcontext(progress) if callable(progress) else progress_bar("training", progress)
-    with bar as show:
+    with progress_bar("training", progress) as show:
         (run,) = run_together([experiment], show=show)
     return run
 

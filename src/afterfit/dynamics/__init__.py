@@ -9,11 +9,12 @@ from afterfit.dynamics._adaptive import *
 from afterfit.dynamics._base import *
 from afterfit.dynamics._descent import *
 from afterfit.dynamics._flow import *
-from afterfit.dynamics._methods import Flow, Method
+from afterfit.dynamics._methods import Chart, FlowState, FlowToFollow, Method, Solver, Stepping
+from afterfit.dynamics._problem import Problem
 from afterfit.dynamics._riemannian import *
 from afterfit.dynamics._stochastic import *
 
-__all__ = ["Flow", "Method"]
+__all__ = ["Chart", "FlowState", "FlowToFollow", "Method", "Problem", "Solver", "Stepping"]
 __all__ += _adaptive.__all__
 __all__ += _base.__all__
 __all__ += _descent.__all__

@@ -35,19 +35,26 @@ class Dynamics(Spec):
 
     - `follows_flow`: whether gradient flow describes it, at steps that are small enough.
     - `fits_at_once`: whether its first step fits the data.
+    - `label_noise`: whether noise on the labels, new in every step, moves it among the solutions.
     """
 
     formula: ClassVar[tuple[str, ...]] = ("start", "advance", "remember", "step")
-    capabilities: ClassVar[tuple[str, ...]] = ("follows_flow", "fits_at_once")
+    capabilities: ClassVar[tuple[str, ...]] = ("follows_flow", "fits_at_once", "label_noise")
 
     follows_flow: ClassVar[bool] = False
     fits_at_once: ClassVar[bool] = False
+    label_noise: ClassVar[bool] = False
     clock: ClassVar[str] = TRAINING_TIME  # what the time of its curves is
 
     @property
     @abc.abstractmethod
     def end(self) -> float:
         """Where the run ends, in the unit of `position`: steps or time."""
+
+    @property
+    def step_size(self) -> float | None:
+        """The step of a discrete dynamics, None for a flow."""
+        return None
 
     @abc.abstractmethod
     def targets(self, observations: int) -> np.ndarray:
@@ -140,6 +147,10 @@ class Discrete(Dynamics):
     @property
     def end(self) -> float:
         return self.steps
+
+    @property
+    def step_size(self) -> float:
+        return self.lr
 
     def targets(self, observations: int) -> np.ndarray:
         return np.unique(np.round(np.geomspace(1, self.steps, observations)).astype(np.int64))

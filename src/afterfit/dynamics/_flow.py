@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key, PyTree
 
-from afterfit._base.definitions import Untold
 from afterfit._base.errors import require
 from afterfit.dynamics._base import Dynamics, State
-from afterfit.dynamics._methods import Case, Method
+from afterfit.dynamics._methods import FlowToFollow, Method
 from afterfit.dynamics._problem import Problem, norm
 
 __all__ = ["Continuous", "GradientFlow"]
@@ -72,12 +71,14 @@ class Continuous(Dynamics):
         assert end is not None, "resolve() gives a settling run its horizon"
         return end
 
-    def codes(self) -> Iterator[str]:
-        yield from super().codes()
-        for method in Method.known():
-            ours = method.__module__.partition(".")[0] == "afterfit"
-            if not ours and self.method in ("auto", method.name):
-                raise Untold(f"a flow may be followed by {method.__qualname__}, and what that computes is not told")
+    @property
+    def company(self) -> tuple[type[Method], ...]:
+        """The methods from outside afterfit that may follow it."""
+        others = (method for method in Method.known() if method.__module__.partition(".")[0] != "afterfit")
+        return tuple(method for method in others if self.method in ("auto", method.name))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unpickled, (type(self), vars(self), self.company)
 
     def targets(self, observations: int) -> np.ndarray:
         return np.geomspace(self.first or 1e-8 * self.end, self.end, observations)
@@ -128,6 +129,15 @@ class Continuous(Dynamics):
         )
 
 
+def _unpickled(kind: type[Continuous], fields: dict[str, Any], company: tuple[type[Method], ...]) -> Continuous:
+    """A flow as it was pickled, and the methods that may follow it known, which a helper may not have met."""
+    for method in company:
+        method.know()
+    flow = object.__new__(kind)
+    vars(flow).update(fields)
+    return flow
+
+
 class GradientFlow(Continuous):
     """Gradient flow: the limit of gradient descent as its step goes to 0, on the same clock.
 
@@ -142,10 +152,10 @@ class GradientFlow(Continuous):
     follows_flow = True
 
     def resolve(self, problem: Problem, params: PyTree[Array]) -> tuple[GradientFlow, str]:
-        case = Case(problem, params, self.horizon if isinstance(self.until, str) else self.until)
-        method, why = choose(case) if self.method == "auto" else (Method.named(self.method), "asked for")
+        flow = FlowToFollow(problem, params, self.horizon if isinstance(self.until, str) else self.until)
+        method, why = choose(flow) if self.method == "auto" else (Method.named(self.method), "asked for")
         rtol = method.default_rtol if self.rtol is None else self.rtol
-        horizon = case.horizon if case.until is None else self.horizon
+        horizon = flow.horizon if flow.until is None else self.horizon
         return self.replace(method=method.name, rtol=rtol, horizon=horizon), f"{method.name}: {why}"
 
     def check(self, problem: Problem, params: PyTree[Array]) -> None:
@@ -170,7 +180,7 @@ class GradientFlow(Continuous):
         return self._method.advance(problem, state, target, state.step + limit)
 
 
-def choose(case: Case) -> tuple[type[Method], str]:
+def choose(flow: FlowToFollow) -> tuple[type[Method], str]:
     """The method for this flow, and why."""
-    possible = (method for method in Method.in_turn() if method.obstacle(case.problem, case.params) is None)
-    return next((method, why) for method in possible if (why := method.preferred(case)) is not None)
+    possible = (method for method in Method.in_turn() if method.obstacle(flow.problem, flow.params) is None)
+    return next((method, why) for method in possible if (why := method.preferred(flow)) is not None)

@@ -12,7 +12,7 @@ from afterfit._base.errors import require
 from afterfit.dynamics import _tangent as tangent
 from afterfit.dynamics._base import State
 from afterfit.dynamics._flow import Continuous, GradientFlow
-from afterfit.dynamics._methods._base import Chart, Flow, Primal
+from afterfit.dynamics._methods._base import Chart, FlowState, Primal
 from afterfit.dynamics._methods.explicit import Explicit
 from afterfit.dynamics._problem import Problem, norm
 from afterfit.penalties import NoPenalty
@@ -168,10 +168,10 @@ class _Phases(eqx.Module):
     """Where a run is in its two phases; `rank` counts independent examples at Φ(θ₀), `rank_now` where it is."""
 
     time: Float[Array, ""]
-    fast: Flow
+    fast: FlowState
     look: Float[Array, ""]  # when the fast phase is next looked at
     looks: Int[Array, ""]
-    slow: Flow
+    slow: FlowState
     arrived: Bool[Array, ""]
     rank: Int[Array, ""]
     rank_now: Int[Array, ""]

@@ -51,6 +51,8 @@ class SGD(Discrete):
 class LabelNoiseSGD(Discrete):
     """θ ← θ − η∇(f(θ; xᵢ) − yᵢ + ξ)², i uniform and ξ ~ N(0, noise²) anew each step (Lyu et al. 2023, (6))."""
 
+    label_noise = True
+
     noise: float = 1.0
 
     def __check_init__(self):

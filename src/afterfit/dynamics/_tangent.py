@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
-from afterfit._base import jacobians as derivatives
+from afterfit._base import jacobians
 from afterfit._base.jacobians import Linearisation
 from afterfit._base.kernels import gram_of_examples
 from afterfit.dynamics._problem import Problem
@@ -57,7 +57,7 @@ def curvature(problem: Problem, outputs: Float[Array, "n ..."]) -> Float[Array, 
 
 def linearise(problem: Problem, params: PyTree[Array]) -> Linearisation:
     """The outputs at `params`, and products with their Jacobian there."""
-    return derivatives.linearise(lambda p: outputs(problem, p), params)
+    return jacobians.linearise(lambda p: outputs(problem, p), params)
 
 
 def kernel(problem: Problem, params: PyTree[Array]) -> Float[Array, "m m"]:

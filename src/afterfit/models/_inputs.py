@@ -12,7 +12,7 @@ import abc
 import dataclasses
 import functools
 import numbers
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -27,6 +27,7 @@ __all__ = [
     "Cells",
     "Entries",
     "Inputs",
+    "Layer",
     "OneHot",
     "Rows",
     "Signature",
@@ -34,8 +35,9 @@ __all__ = [
     "as_inputs",
     "as_numbers",
     "preactivations",
-    "through_lookup",
 ]
+
+Layer = Mapping[str, Array]  # its "weight", of shape (outputs, inputs), and its "bias" if it has one
 
 _BLOCK = 500_000  # numbers in a block of looked-up rows: 2 MB in single precision, about the size of a cache
 
@@ -77,6 +79,14 @@ class Inputs(eqx.Module):
     @abc.abstractmethod
     def checked(self, signature: Signature, n: int, name: str, count: str) -> Any:
         """The inputs as arrays of numbers, if they are n of that signature; `name` and `count` are for refusals."""
+
+    def through(self, first: Layer, hidden: Callable[[Array], Array], last: Layer) -> Array:
+        """last(hidden(first(x))) for every input x: a network with such a first and last layer."""
+        raise SpecError(f"a network takes vectors, not {type(self).__name__}: choose a model of a matrix.")
+
+    def symbols(self) -> Int[Array, "n k"]:
+        """The tokens that the inputs are made of."""
+        raise SpecError(f"{type(self).__name__} are not made of tokens: choose a task such as ModularArithmetic.")
 
     def layout(self, n: int) -> tuple[int, ...]:
         """The shape of the outputs that are one number an input."""
@@ -130,6 +140,12 @@ class Rows(Inputs):
             rows = as_classes(rows, f"the task's {name}", signature.tokens)
         _check_shape(rows.shape, signature, n, name, count)
         return rows
+
+    def through(self, first: Layer, hidden: Callable[[Array], Array], last: Layer) -> Array:
+        return preactivations(hidden(preactivations(self.rows, first)), last)
+
+    def symbols(self) -> Int[Array, "n k"]:
+        return self.rows
 
     def kernel(self, model: Any, params: PyTree[Array], n: int) -> Array | None:
         weights = model.weight_kernel(params) if self.rows.ndim == 2 else None
@@ -256,6 +272,39 @@ class OneHot(Inputs):
         _check_shape((len(tokens), tokens.shape[1] * self.size), signature, n, name, count)
         return OneHot(tokens, self.size)
 
+    def through(self, first: Layer, hidden: Callable[[Array], Array], last: Layer) -> Array:
+        # Columns, W₂Hᵀ and not HW₂ᵀ: the gradient of W₂ is then a product of arrays as they lie in memory.
+        outputs = self._through_lookup(lambda h: last["weight"] @ hidden(h).T, first["weight"], first.get("bias"))
+        return outputs + last["bias"] if "bias" in last else outputs
+
+    def _through_lookup(
+        self, f: Callable[[Float[Array, "m h"]], Array], weight: Float[Array, "h d"], bias: Float[Array, " h"] | None
+    ) -> Array:
+        """f(W x + b) for every input, f acting on each example by itself and giving one column an example.
+
+        Looking rows up is quick; writing their n x h sums to memory, and reading them back for the gradient, is not.
+        So the sums are never kept: a block of examples that stays in the cache goes all the way through f, and is
+        looked up once more on the way back. Only products of matrices inside f are kept, being dearer than memory.
+        """
+        n, k = self.tokens.shape
+        # The bias is shared out over the k looked-up rows: adding it to the small table costs less than adding it to
+        # all examples. One table a token, since the gradient of every block is added to all that it looks into.
+        table = weight.T if bias is None else weight.T + bias / k
+        tables = jnp.split(table, k)
+
+        def block(tokens: Int[Array, "m k"]) -> Array:
+            return f(functools.reduce(jnp.add, (table[tokens[:, i]] for i, table in enumerate(tables))))
+
+        blocks = max(1, round(n * weight.shape[0] / _BLOCK))
+        m = -(-n // blocks)
+        padded = jnp.pad(self.tokens, ((0, blocks * m - n), (0, 0))).reshape(blocks, m, k)
+        again = jax.checkpoint(block, prevent_cse=False, policy=jax.checkpoint_policies.dots_saveable)
+        outputs = jnp.moveaxis(jax.lax.map(again, padded), -1, 1)
+        return outputs.reshape(blocks * m, *outputs.shape[2:])[:n]
+
+    def symbols(self) -> Int[Array, "n k"]:
+        return self.tokens
+
     def dense(self) -> Float[Array, "n k*size"]:
         """The one-hot vectors written out."""
         return jax.nn.one_hot(self.tokens, self.size).reshape(self.tokens.shape[0], -1)
@@ -330,38 +379,7 @@ def _in_words(array: np.ndarray) -> str:
     return kinds.get(array.dtype.kind, str(array.dtype))
 
 
-def preactivations(
-    inputs: Float[Array, "n d"], weight: Float[Array, "h d"], bias: Float[Array, " h"] | None
-) -> Float[Array, "n h"]:
+def preactivations(inputs: Float[Array, "n d"], layer: Layer) -> Float[Array, "n h"]:
     """W x + b for every input."""
-    h = inputs @ weight.T
-    return h if bias is None else h + bias
-
-
-def through_lookup(
-    f: Callable[[Float[Array, "m h"]], Array],
-    inputs: OneHot,
-    weight: Float[Array, "h d"],
-    bias: Float[Array, " h"] | None,
-) -> Array:
-    """f(W x + b) for every input, f acting on each example by itself and giving one column an example.
-
-    Looking rows up is quick; writing their n x h sums to memory, and reading them back for the gradient, is not.
-    So the sums are never kept: a block of examples that stays in the cache goes all the way through f, and is
-    looked up once more on the way back. Only products of matrices inside f are kept, being dearer than memory.
-    """
-    n, k = inputs.tokens.shape
-    # The bias is shared out over the k looked-up rows: adding it to the small table costs less than adding it to
-    # all examples. One table a token, since the gradient of every block is added to all that it looks into.
-    table = weight.T if bias is None else weight.T + bias / k
-    tables = jnp.split(table, k)
-
-    def block(tokens: Int[Array, "m k"]) -> Array:
-        return f(functools.reduce(jnp.add, (table[tokens[:, i]] for i, table in enumerate(tables))))
-
-    blocks = max(1, round(n * weight.shape[0] / _BLOCK))
-    m = -(-n // blocks)
-    padded = jnp.pad(inputs.tokens, ((0, blocks * m - n), (0, 0))).reshape(blocks, m, k)
-    again = jax.checkpoint(block, prevent_cse=False, policy=jax.checkpoint_policies.dots_saveable)
-    outputs = jnp.moveaxis(jax.lax.map(again, padded), -1, 1)
-    return outputs.reshape(blocks * m, *outputs.shape[2:])[:n]
+    h = inputs @ layer["weight"].T
+    return h + layer["bias"] if "bias" in layer else h

@@ -8,11 +8,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
 from afterfit._base.errors import SpecError, nearest, require
 from afterfit.models._base import Model, Parameter
-from afterfit.models._inputs import OneHot, Signature, preactivations, through_lookup
+from afterfit.models._inputs import Signature, as_inputs, preactivations
 
 __all__ = ["MLP", "EmbeddingMLP"]
 
@@ -68,16 +68,10 @@ class MLP(Model):
 
         def hidden(h: Float[Array, "n h"]) -> Float[Array, "n h"]:
             for layer in inner:
-                h = preactivations(jax.nn.relu(h), layer["weight"], layer.get("bias"))
+                h = preactivations(jax.nn.relu(h), layer)
             return jax.nn.relu(h)
 
-        if isinstance(inputs, OneHot):
-            # Columns, W₂Hᵀ and not HW₂ᵀ: the gradient of W₂ is then a product of arrays as they lie in memory.
-            outputs = through_lookup(lambda h: last["weight"] @ hidden(h).T, inputs, first["weight"], first.get("bias"))
-            return outputs + last["bias"] if "bias" in last else outputs
-        return preactivations(
-            hidden(preactivations(inputs, first["weight"], first.get("bias"))), last["weight"], last.get("bias")
-        )
+        return as_inputs(inputs).through(first, hidden, last)
 
     @property
     def operations(self) -> int:
@@ -134,11 +128,10 @@ class EmbeddingMLP(Model):
             "b2": Parameter((outputs,), fan_in=d2, bias=True),
         }
 
-    def __call__(self, params: dict[str, Array], inputs: OneHot | Int[Array, "n 2"]) -> Float[Array, "n outputs"]:
-        tokens = inputs.tokens if isinstance(inputs, OneHot) else inputs
-        embedded = jnp.prod(params["E"][tokens], axis=1)
-        h = jax.nn.relu(preactivations(embedded, params["W1"], params["b1"]))
-        return preactivations(h, params["W2"], params["b2"])
+    def __call__(self, params: dict[str, Array], inputs: Any) -> Float[Array, "n outputs"]:
+        embedded = jnp.prod(params["E"][as_inputs(inputs).symbols()], axis=1)
+        h = jax.nn.relu(preactivations(embedded, {"weight": params["W1"], "bias": params["b1"]}))
+        return preactivations(h, {"weight": params["W2"], "bias": params["b2"]})
 
     def zero_last_layer(self, params: Any) -> Any:
         return params | {"W2": np.zeros_like(params["W2"]), "b2": np.zeros_like(params["b2"])}

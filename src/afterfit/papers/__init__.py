@@ -16,7 +16,7 @@ import sys
 import warnings
 from pathlib import Path
 
-from afterfit._base.errors import SpecError, nearest, require
+from afterfit._base.errors import SpecError, error_in_words, nearest, require
 from afterfit._base.rules import discover
 from afterfit.papers._entry import SCALES, Claim, Entry, Finding, Paper, Progress, Row, claim, once, run_all
 
@@ -65,10 +65,18 @@ def find(id: str) -> Entry:
         by_name = {entry.name: entry for entry in entries_of(file).values()}
         require(name in by_name, f"{file} has no entry {name!r}: {nearest(name, by_name)}")
         return by_name[name]
+    if is_python_file(id):
+        named = ", ".join(f"{id}::{entry.name}" for entry in entries_of(id).values())
+        raise SpecError(f"{id} is a file of entries: name one of them, {named}.")
     known = entries()
     if id not in known:
         raise SpecError(f"there is no gallery entry {id!r}: {nearest(id, known)}")
     return known[id]
+
+
+def is_python_file(job: str) -> bool:
+    """Whether what is named on a command line is a Python file, which holds entries of one's own."""
+    return job.endswith(".py")
 
 
 def _instances(classes) -> dict[str, Entry]:
@@ -91,10 +99,8 @@ def _installed() -> tuple[str, ...]:
         try:
             _import_all(point.module)
         except Exception as error:  # somebody else's package must not take the gallery with it
-            warnings.warn(
-                f"the papers of {point.module} (installed) cannot be loaded: {type(error).__name__}: {error}.",
-                stacklevel=2,
-            )
+            said = error_in_words(error).rstrip(".")
+            warnings.warn(f"the papers of {point.module} (installed) cannot be loaded: {said}.", stacklevel=2)
             continue
         packages.append(point.module.partition(".")[0])
     return tuple(packages)
@@ -131,5 +137,5 @@ def _load(file: Path) -> str:
     except SpecError:
         raise
     except Exception as error:
-        raise SpecError(f"{file} cannot be imported: {type(error).__name__}: {error}.") from error
+        raise SpecError(f"{file} cannot be imported: {error_in_words(error)}.") from error
     return name

@@ -13,10 +13,12 @@ import functools
 import inspect
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from afterfit._base.errors import nearest, require
+from afterfit._base.rules import register
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -151,13 +153,10 @@ class Entry(abc.ABC):
         for said in ("paper", "title", "where", "about"):
             require(hasattr(cls, said), f"the entry {cls.__qualname__} does not say its {said}.")
         require(bool(cls.claims), f"the entry {cls.__qualname__} has no claim: mark its checks with @claim.")
+        for words, times in Counter(claim.words for claim in cls.claims).items():  # a row is kept by its claim's words
+            require(times == 1, f"the entry {cls.__qualname__} has {times} claims in the same words, {words!r}.")
         cls.id = f"{cls.paper.name}/{cls.name}"
-        before = cls._known.get(cls.id, cls)
-        require(  # a module that is loaded again defines its classes again
-            (before.__module__, before.__qualname__) == (cls.__module__, cls.__qualname__),
-            f"{cls.__module__}.{cls.__qualname__} cannot be {cls.id}: so is {before.__module__}.{before.__qualname__}.",
-        )
-        cls._known[cls.id] = cls
+        register(cls._known, cls.id, cls)
 
     @abc.abstractmethod
     def runs(self, scale: str) -> Mapping[str, Experiment | Mapping[Any, Experiment]]:
@@ -210,15 +209,13 @@ class Entry(abc.ABC):
         """The picture, from the runs that `run` gave."""
         return Evidence(self, runs, scale, False).ask(self.picture)
 
-    def verify(self, scale: str, progress: Progress = None) -> Iterator[Row]:
-        """Run the entry and check its claims. `seconds` is what each cost; the first carries the runs."""
-        for row in self.verify_each(scale, progress):
-            yield row()
-
     def verify_each(
         self, scale: str, progress: Progress = None, but: Collection[str] = ()
     ) -> Iterator[Callable[[], Row]]:
-        """The same, `but` some claims, one function a row: what one raises does not keep the next from being asked."""
+        """Run the entry and check its claims, `but` some: one function a row, of which one may raise and the next not.
+
+        `seconds` is what each cost; the first carries the runs.
+        """
         began = time.monotonic()
         runs = self.run(scale, progress=progress)
         evidence = Evidence(self, runs, scale, progress)
@@ -310,16 +307,24 @@ def check_scale(scale: str) -> None:
     require(scale in SCALES, f"unknown scale {scale!r}: {nearest(scale, SCALES)}")
 
 
-def run_all(experiments: Mapping[str, Experiment], label: str, progress: Progress = None) -> dict[str, Run]:
-    """Carry out several experiments under one progress bar (or the run's own, if there is only one)."""
-    import contextlib
+def run_all(
+    experiments: Mapping[str, Experiment],
+    label: str,
+    progress: Progress = None,
+    ended: Callable[[str, Run], None] = lambda name, run: None,
+) -> dict[str, Run]:
+    """Carry out several experiments under one progress bar (or the run's own, if there is only one).
 
+    `ended` is called with the name of each run and the run as it ends, on Ctrl-C with those interrupted too.
+    """
     from afterfit._base.progress import progress_bar
     from afterfit._sweeps.processes import run_many
     from afterfit._training.train import run_experiment
 
     if len(experiments) == 1:
-        return {name: run_experiment(experiment, progress=progress) for name, experiment in experiments.items()}
-    bar = contextlib.nullcontext(progress) if callable(progress) else progress_bar(label, progress)
-    with bar as show:
-        return run_many(experiments, show)
+        ((name, experiment),) = experiments.items()
+        run = run_experiment(experiment, progress=progress)
+        ended(name, run)
+        return {name: run}
+    with progress_bar(label, progress) as show:
+        return run_many(experiments, show, ended)

@@ -5,13 +5,23 @@ known by being defined. Those of `_clocks` and `_limits` are public by being in 
 """
 
 from afterfit._base.errors import NotSeparableError, Unanswered
+from afterfit.dynamics._tangent import kernel as tangent_kernel
 from afterfit.theory import _clocks, _limits, bounds, obstacles, sensing, thresholds
 from afterfit.theory._clocks import *
 from afterfit.theory._explain import Explanation, Readings, explain
 from afterfit.theory._forecast import Forecast, forecast
-from afterfit.theory._instance import Instance, instance_of
+from afterfit.theory._instance import Instance, instance_of, posed
 from afterfit.theory._kernel import KernelPredictor, kernel_predictor, last_layer_predictor
-from afterfit.theory._landscape import chatterjee_lojasiewicz, hessian_rank, homogeneity
+from afterfit.theory._landscape import (
+    Manifold,
+    StepSizes,
+    chatterjee_lojasiewicz,
+    fit_steps,
+    hessian_rank,
+    homogeneity,
+    slow_steps,
+    step_sizes,
+)
 from afterfit.theory._limits import *
 from afterfit.theory._overlay import overlay, plot
 from afterfit.theory._potentials import Q, QDepth, R, SpectralQ
@@ -40,6 +50,7 @@ __all__ = [
     "Forecast",
     "Instance",
     "KernelPredictor",
+    "Manifold",
     "NotSeparableError",
     "Outcome",
     "Q",
@@ -49,11 +60,13 @@ __all__ = [
     "Route",
     "SpectralQ",
     "Stationarity",
+    "StepSizes",
     "Theorem",
     "Unanswered",
     "bounds",
     "chatterjee_lojasiewicz",
     "explain",
+    "fit_steps",
     "forecast",
     "hessian_rank",
     "homogeneity",
@@ -74,9 +87,13 @@ __all__ = [
     "obstacles",
     "overlay",
     "plot",
+    "posed",
     "ridge",
     "sensing",
     "single_entries",
+    "slow_steps",
+    "step_sizes",
+    "tangent_kernel",
     "thresholds",
     "timed",
 ]

@@ -16,13 +16,20 @@ from afterfit._base.errors import Unanswered
 from afterfit._base.rules import Rule
 from afterfit._base.turns import computing
 from afterfit._training.run import Run
-from afterfit.dynamics import LabelNoiseSGD
 from afterfit.dynamics import _tangent as tangent
+from afterfit.theory._answers import Answers
 from afterfit.theory._instance import Instance, instance_of
-from afterfit.theory._kernel import MOST, kernel_predictor
-from afterfit.theory._named import Named
+from afterfit.theory._kernel import kernel_predictor
 from afterfit.theory._programs import min_l2
-from afterfit.theory.obstacles import not_decayed, not_direct, not_dynamics, not_homogeneous, not_penalty, not_squared
+from afterfit.theory.obstacles import (
+    not_decayed,
+    not_direct,
+    not_factorised,
+    not_homogeneous,
+    not_label_noise,
+    not_penalty,
+    not_squared,
+)
 
 __all__ = [
     "WINDOW",
@@ -115,7 +122,7 @@ class Clock(Rule):
         return f"{type(self).__name__}(prediction={self.prediction:.4g}, measured={measured})"
 
 
-class Clocks(Named):
+class Clocks(Answers):
     """The clocks of one run, in order, by class and by name; `silent` says of the others why they do not apply."""
 
     def __str__(self) -> str:
@@ -146,7 +153,11 @@ def clocks(run: Run) -> Clocks:
     af.theory.clocks(run)[af.theory.LargeStart].ratio
     ```
     """
-    instance = instance_of(run)
+    return clocks_of(instance_of(run), run)
+
+
+def clocks_of(instance: Instance, run: Run) -> Clocks:
+    """The same of a run whose problem is posed already."""
     with computing():
         return Clocks.of(Clock.known(), instance, lambda clock: clock(instance, run))
 
@@ -205,7 +216,8 @@ class KernelPhase(Clock):
                 f"the kernel regime would end ‖h‖ = {way:.3g} from a start of norm α = {alpha:.3g}: that start is too "
                 "small for a kernel phase"
             )
-        degree = instance.model.degree or 1
+        degree = instance.model.degree
+        assert degree is not None, "an obstacle to any other"
         middle, margin = float(np.log(alpha / way) / (degree * decay)), 1 / decay
         self.window = (max(middle - margin, 0.0), middle + margin)
         return middle
@@ -217,11 +229,11 @@ def _kernel_way(instance: Instance) -> float:
         if instance.decay >= 1:
             raise Unanswered(f"it is for weak decay, λ < 1, not {instance.decay:g}")
         return kernel_predictor(instance).norm * float(np.log(1 / instance.decay))
-    if instance.targets.size > MOST:
-        raise Unanswered(_too_many(instance))
-    kernel = np.asarray(tangent.kernel(instance.problem, instance.initial))
+    too_large = not_factorised(instance.targets.size)
+    if too_large is not None:
+        raise Unanswered(too_large)
     y = instance.targets.ravel()
-    return float(np.sqrt(y @ np.linalg.lstsq(kernel, y, rcond=1e-13)[0]))
+    return float(np.sqrt(y @ np.linalg.lstsq(instance.kernel, y, rcond=1e-13)[0]))
 
 
 class FitTime(Clock):
@@ -232,10 +244,10 @@ class FitTime(Clock):
 
     @classmethod
     def obstacle(cls, instance: Instance) -> str | None:
-        return not_squared(instance) or (_too_many(instance) if instance.targets.size > MOST else None)
+        return not_squared(instance) or not_factorised(instance.targets.size)
 
     def tell(self, instance: Instance, run: Run) -> float:
-        values = np.linalg.eigvalsh(np.asarray(tangent.kernel(instance.problem, instance.initial)))
+        values = instance.kernel_values
         # |∇g|² ≥ χ·g with g = (c/2)‖f − y‖² and ∇g = cJᵀ(f − y): χ = 2c·λ_min(JJᵀ), exact for linear models.
         chi = 2 * instance.half_factor * float(values[0])
         if instance.model.linear:
@@ -270,7 +282,7 @@ class Descent(_Convex):
         return super().obstacle(instance) or (matrices if _of_matrices(instance) else None)
 
     def tell(self, instance: Instance, run: Run) -> float:
-        return np.max(np.abs(_gap(instance))) / float(instance.experiment.penalty.strength)
+        return np.max(np.abs(_gap(instance))) / instance.strength
 
 
 class MatrixDescent(_Convex):
@@ -285,7 +297,7 @@ class MatrixDescent(_Convex):
         return super().obstacle(instance) or (None if _of_matrices(instance) else vectors)
 
     def tell(self, instance: Instance, run: Run) -> float:
-        return float(np.linalg.norm(_gap(instance), 2)) / float(instance.experiment.penalty.strength)
+        return float(np.linalg.norm(_gap(instance), 2)) / instance.strength
 
 
 class PenaltyBound(_Convex):
@@ -298,7 +310,7 @@ class PenaltyBound(_Convex):
         gap, end = _gap(instance), instance.least_penalty
         self._least = float(np.linalg.norm(end, "nuc") if _of_matrices(instance) else np.sum(np.abs(end)))
         eta = 2 * _CLOSE * self._least  # h − h* ≤ η/2 is what Δt(η) promises
-        return float(np.sum(gap**2)) / (float(instance.experiment.penalty.strength) * eta)
+        return float(np.sum(gap**2)) / (instance.strength * eta)
 
     def measure(self, run: Run) -> float | None:
         times, values = run.curves["time"].values, run.curves["penalty"].values
@@ -326,12 +338,8 @@ class LabelNoiseTime(Clock):
 
     @classmethod
     def obstacle(cls, instance: Instance) -> str | None:
-        return not_dynamics(instance, LabelNoiseSGD)
+        return not_label_noise(instance)
 
     def tell(self, instance: Instance, run: Run) -> float:
         assert instance.step_size is not None
         return 1 / float(instance.step_size)  # η⁻² steps of size η
-
-
-def _too_many(instance: Instance) -> str:
-    return f"the tangent kernel of {instance.targets.size} outputs is too large to factorise: at most {MOST}"

@@ -8,15 +8,15 @@ import textwrap
 from afterfit._base import html
 from afterfit._base.turns import computing
 from afterfit._training.run import Run
+from afterfit.theory._answers import Answers
 from afterfit.theory._clocks import Clocks
 from afterfit.theory._limits import Limits
-from afterfit.theory._named import Named
 from afterfit.theory._theorems import Case, Theorem
 
 __all__ = ["Explanation", "Readings", "explain"]
 
 
-class Readings(Named):
+class Readings(Answers):
     """The theorems that speak to one run; `silent` says of the others why they do not."""
 
     def __str__(self) -> str:

@@ -12,9 +12,8 @@ from afterfit._base import html
 from afterfit._base.turns import computing
 from afterfit._diagnose import Verdict, diagnose
 from afterfit._training.experiment import Experiment
-from afterfit.dynamics import Discrete
+from afterfit.theory._answers import answer
 from afterfit.theory._instance import Instance, posed
-from afterfit.theory._named import answer
 from afterfit.theory._routes import Route
 
 __all__ = ["Forecast", "forecast"]
@@ -87,10 +86,14 @@ def forecast(experiment: Experiment | Mapping[str, Any]) -> Forecast:
     print(af.forecast(experiment))  # Grokking: fitted at t=0.01, generalised at t=2.9e3, …; by argmin Q at …
     ```
     """
-    instance = posed(experiment)
+    return forecast_of(posed(experiment))
+
+
+def forecast_of(instance: Instance) -> Forecast:
+    """The same of a problem that is posed already."""
     reasons = []
     with computing():
-        for route in sorted(Route.known(), key=lambda route: -route.special):
+        for route in Route.in_turn():
             found = answer(route, instance, lambda route=route: route(instance, _times(instance)))
             if isinstance(found, Route):
                 return _forecast(found, instance)
@@ -109,5 +112,5 @@ def _forecast(route: Route, instance: Instance) -> Forecast:
 def _times(instance: Instance) -> np.ndarray:
     """The times at which the run would be observed."""
     dynamics, _ = instance.experiment.dynamics.resolve(instance.problem, instance.initial)
-    targets = np.asarray(dynamics.targets(instance.experiment.observations), dtype=float)
-    return targets * dynamics.lr if isinstance(dynamics, Discrete) else targets
+    targets = np.asarray(dynamics.targets(instance.experiment.observations), dtype=float)  # steps, or times
+    return targets * (dynamics.step_size or 1.0)

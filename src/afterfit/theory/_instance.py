@@ -71,9 +71,14 @@ class Instance:
         return penalty.norm if penalty.decay is None else "l2" if penalty.decay else "none"
 
     @property
+    def strength(self) -> float:
+        """What the theorems call the penalty's strength: λ of weight decay ½λ‖θ‖², β of any other penalty β·h."""
+        return self.decay if self.penalty_form == "l2" else float(self.experiment.penalty.strength)
+
+    @property
     def step_size(self) -> float | None:
         """The step of a discrete dynamics, None for a flow."""
-        return getattr(self.experiment.dynamics, "lr", None)
+        return self.experiment.dynamics.step_size
 
     @functools.cached_property
     def initial_norm(self) -> float:
@@ -94,6 +99,28 @@ class Instance:
     def targets(self) -> np.ndarray:
         """y, one number an example (of a matrix, its observed entries)."""
         return np.asarray(tangent.targets(self.problem))
+
+    @functools.cached_property
+    def kernel(self) -> np.ndarray:
+        """K = JJᵀ, the tangent kernel at the start, with the outputs of all examples in a row."""
+        return np.asarray(tangent.kernel(self.problem, self.initial))
+
+    @functools.cached_property
+    def kernel_values(self) -> np.ndarray:
+        """Eigenvalues of the tangent kernel at the start, the least first."""
+        return np.linalg.eigvalsh(self.kernel)
+
+    @property
+    def depth(self) -> int:
+        """D of a diagonal net w₊^D − w₋^D."""
+        depth = self.experiment.model.power
+        assert depth is not None, "an obstacle to any other"
+        return depth
+
+    @property
+    def balanced_start(self) -> np.ndarray:
+        """α of a diagonal net that starts at w₊ = w₋, one number a weight; their common sign does not count."""
+        return np.abs(np.asarray(self.initial["plus"]))
 
     @functools.cached_property
     def least_penalty(self) -> np.ndarray:

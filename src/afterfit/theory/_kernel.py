@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
-from afterfit._base import jacobians as derivatives
+from afterfit._base import jacobians
 from afterfit._base.errors import Unanswered
 from afterfit._base.jacobians import Linearisation
 from afterfit.dynamics import _tangent as tangent
@@ -21,9 +21,9 @@ from afterfit.dynamics._problem import Problem
 from afterfit.models import Model, Tangent
 from afterfit.theory._instance import Instance
 from afterfit.theory._programs import max_margin
+from afterfit.theory.obstacles import not_factorised
 
 __all__ = [
-    "MOST",
     "KernelPredictor",
     "has_last_layer",
     "kernel_predictor",
@@ -31,8 +31,6 @@ __all__ = [
     "margin_features",
     "margins",
 ]
-
-MOST = 3000  # constraints whose kernel is factorised in seconds
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,7 +60,7 @@ def margins(problem: Problem, outputs: Array) -> Float[Array, " m"]:
 
 def margin_features(problem: Problem, params: PyTree[Array]) -> Linearisation:
     """The margins at `params` and products with their Jacobian."""
-    return derivatives.linearise(lambda p: margins(problem, tangent.outputs(problem, p)), params)
+    return jacobians.linearise(lambda p: margins(problem, tangent.outputs(problem, p)), params)
 
 
 def kernel_predictor(instance: Instance) -> KernelPredictor:
@@ -88,13 +86,11 @@ def _on_features(instance: Instance, start: PyTree[Array], trained: PyTree[Array
     """The predictor on tangent features at `start`, those of the parameters that are `trained` (0 or 1 each)."""
     problem = instance.problem
     at = tangent.linearise(problem, start) if instance.regression else margin_features(problem, start)
-    if at.value.size > MOST:
-        raise Unanswered(f"the tangent kernel of {at.value.size} outputs is too large to factorise: at most {MOST}")
+    too_large = not_factorised(at.value.size)
+    if too_large is not None:
+        raise Unanswered(too_large)
     at = at if trained is None else _restricted(at, trained)
-    if instance.regression and trained is None:
-        K = np.asarray(tangent.kernel(problem, start))
-    else:
-        K = np.asarray(tangent.gram(at))
+    K = instance.kernel if instance.regression and trained is None else np.asarray(tangent.gram(at))
     if instance.regression:
         missing = (np.asarray(tangent.targets(problem)) - np.asarray(at.value)).ravel()
         coefficients, scale, margin = np.linalg.lstsq(K, missing, rcond=1e-13)[0], 1.0, None

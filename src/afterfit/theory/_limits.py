@@ -17,9 +17,9 @@ from afterfit._base.rules import Rule
 from afterfit._base.turns import computing
 from afterfit._training.run import Run
 from afterfit.models import LeastNorm, Linear, LinearModel
+from afterfit.theory._answers import Answers
 from afterfit.theory._instance import Instance, instance_of
 from afterfit.theory._kernel import KernelPredictor, has_last_layer, kernel_predictor, last_layer_predictor
-from afterfit.theory._named import Named
 from afterfit.theory._potentials import Q, QDepth
 from afterfit.theory._programs import (
     lasso,
@@ -33,6 +33,7 @@ from afterfit.theory._programs import (
     ridge,
 )
 from afterfit.theory.obstacles import (
+    not_balanced,
     not_decayed,
     not_diagonal,
     not_linear_in_input,
@@ -40,6 +41,7 @@ from afterfit.theory.obstacles import (
     not_matrices,
     not_penalty,
     not_squared,
+    not_uniform,
     not_vectors,
 )
 
@@ -111,7 +113,7 @@ class Limit(Rule):
         return f"{type(self).__name__}(test={self.test:.4g}, distance={self.distance:.2g})"
 
 
-class Limits(Named):
+class Limits(Answers):
     """The limits of one run, in order, by class and by name; `silent` says of the others why they do not apply."""
 
     @property
@@ -146,7 +148,11 @@ def limits(run: Run) -> Limits:
     af.theory.limits(run)[af.theory.MaxL1Margin].distance
     ```
     """
-    instance = instance_of(run)
+    return limits_of(instance_of(run))
+
+
+def limits_of(instance: Instance) -> Limits:
+    """The same of a run whose problem is posed already."""
     with computing():
         return Limits.of(Limit.known(), instance, lambda limit: limit(instance))
 
@@ -279,12 +285,11 @@ class MinLp(Limit):
 
     @staticmethod
     def _shallow(instance: Instance) -> str | None:
-        depth = _depth(instance)
-        return None if depth > 2 else f"it is for depths above 2, not {depth}"
+        return None if instance.depth > 2 else f"it is for depths above 2, not {instance.depth}"
 
     def find(self, instance: Instance) -> np.ndarray:
         end = _predictor(instance, instance.model, instance.end)
-        return min_lp(instance.design, instance.targets, 2 / _depth(instance), end)
+        return min_lp(instance.design, instance.targets, 2 / instance.depth, end)
 
 
 class MinNuclear(Limit):
@@ -303,12 +308,6 @@ class MinNuclear(Limit):
 # --------------------------------------------------------------------------------- diagonal nets without a penalty
 
 
-def _depth(instance: Instance) -> int:
-    depth = instance.experiment.model.power
-    assert depth is not None, "an obstacle to any other"
-    return depth
-
-
 class _Potential(Limit):
     """Where the flow of a diagonal net w₊^D − w₋^D ends from w₊ = w₋: between the kernel and the rich regime."""
 
@@ -317,18 +316,8 @@ class _Potential(Limit):
     @classmethod
     def obstacle(cls, instance: Instance) -> str | None:
         return (
-            not_squared(instance)
-            or not_diagonal(instance)
-            or not_penalty(instance, "none")
-            or cls._unbalanced(instance)
-            or cls._of_depth(instance)
+            not_squared(instance) or not_penalty(instance, "none") or not_balanced(instance) or cls._of_depth(instance)
         )
-
-    @staticmethod
-    def _unbalanced(instance: Instance) -> str | None:
-        plus, minus = (np.asarray(instance.initial[name]) for name in ("plus", "minus"))
-        balanced = np.array_equal(plus, minus) and bool(np.all(plus != 0))
-        return None if balanced else "it is for a start with w₊ = w₋ without a zero entry"
 
     @classmethod
     @abc.abstractmethod
@@ -342,11 +331,10 @@ class ArgminQ(_Potential):
 
     @classmethod
     def _of_depth(cls, instance: Instance) -> str | None:
-        depth = _depth(instance)
-        return None if depth == 2 else f"it is for depth 2, not {depth}"
+        return None if instance.depth == 2 else f"it is for depth 2, not {instance.depth}"
 
     def find(self, instance: Instance) -> np.ndarray:
-        return Q(1.0, np.asarray(instance.initial["plus"])).minimise(instance.design, instance.targets)
+        return Q(1.0, instance.balanced_start).minimise(instance.design, instance.targets)
 
 
 class ArgminQDepth(_Potential):
@@ -356,14 +344,10 @@ class ArgminQDepth(_Potential):
 
     @classmethod
     def _of_depth(cls, instance: Instance) -> str | None:
-        depth, plus = _depth(instance), np.asarray(instance.initial["plus"])
-        if depth == 2:
-            return "it is for depths above 2, not 2"
-        return None if np.ptp(plus) == 0 else "it is for a start with all entries equal"
+        return "it is for depths above 2, not 2" if instance.depth == 2 else not_uniform(instance)
 
     def find(self, instance: Instance) -> np.ndarray:
-        alpha = abs(float(np.asarray(instance.initial["plus"])[0]))
-        return QDepth(alpha, _depth(instance)).minimise(instance.design, instance.targets)
+        return QDepth(float(instance.balanced_start[0]), instance.depth).minimise(instance.design, instance.targets)
 
 
 # ------------------------------------------------------------------------------- the end at the penalty's strength
@@ -418,7 +402,7 @@ class _Penalised(Limit):
         norm = _norm(instance)
         assert norm is not None
         self.source = norm.source
-        strength = float(instance.experiment.penalty.strength) / instance.half_factor * norm.factor
+        strength = instance.strength / instance.half_factor * norm.factor
         return self.minimise(instance, strength).reshape(instance.design.shape[1:])
 
     @abc.abstractmethod

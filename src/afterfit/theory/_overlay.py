@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from afterfit._training.run import Run
 from afterfit.plot import Moment, Overlay, plain, plot_run
-from afterfit.theory._clocks import Clock, Clocks, clocks
-from afterfit.theory._forecast import Forecast, forecast
+from afterfit.theory._clocks import Clock, Clocks, clocks_of
+from afterfit.theory._forecast import Forecast, forecast_of
 from afterfit.theory._instance import instance_of
-from afterfit.theory._limits import Limits, limits
+from afterfit.theory._limits import Limits, limits_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -50,4 +50,5 @@ def plot(run: Run) -> Figure:
     af.theory.plot(run).savefig("run.png", dpi=150)
     ```
     """
-    return plot_run(run, overlay(limits(run), clocks(run), forecast(instance_of(run).experiment)))
+    instance = instance_of(run)
+    return plot_run(run, overlay(limits_of(instance), clocks_of(instance, run), forecast_of(instance)))

@@ -13,8 +13,9 @@ from afterfit._base.errors import Unanswered
 from afterfit._base.jacobians import Linearisation
 from afterfit.dynamics import _tangent as tangent
 from afterfit.dynamics._problem import Problem, norm
-from afterfit.theory._kernel import MOST, margin_features
+from afterfit.theory._kernel import margin_features
 from afterfit.theory._programs import non_negative
+from afterfit.theory.obstacles import MOST
 
 __all__ = ["Stationarity", "kkt", "lp_residual"]
 

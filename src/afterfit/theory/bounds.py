@@ -14,6 +14,10 @@ from afterfit._base.errors import require
 __all__ = ["l1_margin_bound", "l2_margin_bound", "margin_bound", "rademacher_l1_bound", "rademacher_l2_bound"]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def l1_margin_bound(n: int, d: int, k: int, delta: float) -> float:
     """Thm E.4, (38): the error of the classifier of largest L1 margin on n examples from {±1}^d, k-sparse ±1 teacher.
 

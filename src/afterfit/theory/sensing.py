@@ -40,6 +40,11 @@ __all__ = [
     "welch_bound",
 ]
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 SUPPORTS = 200_000  # up to so many supports are gone through one by one for a restricted isometry constant
 PROGRAMS = 2_000  # up to so many linear or cone programs are solved for a null space constant
 

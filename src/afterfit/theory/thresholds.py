@@ -12,6 +12,10 @@ from afterfit._base.errors import require
 __all__ = ["alpha_lemma7", "alpha_thm2_l2", "log_alpha_lemma5", "log_alpha_lemma6", "log_alpha_thm2_l1"]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def log_alpha_thm2_l1(epsilon: float, l1: float, d: int) -> float:
     """Thm 2: with log α at most this, ‖argmin Q_α‖₁ ≤ (1 + ε)·l1, l1 = ‖β*‖₁ the least L1 norm and 0 < ε < d.
 

@@ -17,7 +17,7 @@ from afterfit._cli.report.page import (
 )
 from afterfit._training.experiment import flatten, spec_to_toml
 from afterfit.plot import Overlay, plot_run
-from afterfit.theory import explain, forecast, instance_of, overlay
+from afterfit.theory import explain, forecast, overlay
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -119,7 +119,7 @@ def _theory(run: Run, foresee: bool) -> tuple[Overlay | None, str]:
         return None, "<p>Theory is not asked: the run came to nothing that it could speak of.</p>"
     try:
         explained = explain(run)
-        foreseen = forecast(instance_of(run).experiment) if foresee else None
+        foreseen = forecast(run.experiment) if foresee else None
     except Exception as error:  # a run of the user's own making can be more than theory expects
         return None, f"<p>Theory has nothing to say of this run: {escape(error)}</p>"
     said = f"{explained}\n\nBefore the run\n  {foreseen}" if foreseen else str(explained)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,7 +20,7 @@ from afterfit._cli.report.page import (
 )
 from afterfit._sweeps.phases import middle
 from afterfit._sweeps.pictures import curves_by_knob
-from afterfit._sweeps.results import dimensions, read_rows
+from afterfit._sweeps.results import count_verdicts, dimensions, read_rows
 from afterfit._training.experiment import flatten, spec_to_toml, value_to_toml
 from afterfit.plot import in_short
 
@@ -36,33 +35,27 @@ __all__ = ["write_sweep_report"]
 _LAWS = ("t_fit", "t_gen")
 
 
-def write_sweep_report(path: str | Path, sweep: Sweep, title: str = "", about: str = "", command: str = "") -> Path:
-    """Write a page on what there is of a sweep. `about` introduces it, `command` reproduces it.
-
-    ```python
-    write_sweep_report("report.html", sweep, "L1 strength against initial scale")
-    ```
-    """
+def write_sweep_report(path: str | Path, sweep: Sweep) -> Path:
+    """Write a page on what there is of a sweep."""
     data = sweep.dataset
     return write_page(
         path,
-        title or f"Sweep {sweep.id}",
+        f"Sweep {sweep.id}",
         [
-            *paragraphs(about),
             *paragraphs(_in_short(sweep, data)),
             section("Phase diagram", _phase_diagrams(sweep)),
             section("Curves", _curves(sweep, data)),
             section("Scaling laws", _laws(sweep)),
             section("Runs", _cells(sweep, data)),
             section("Setting", _setting(sweep)),
-            section("How to reproduce", _reproduce(sweep, command)),
+            section("How to reproduce", _reproduce(sweep)),
             section("Versions", versions_of(_versions(sweep, data))),
         ],
     )
 
 
 def _in_short(sweep: Sweep, data: xr.Dataset) -> str:
-    counts = Counter(kind for kind in data["verdict"].values.ravel().tolist() if kind)
+    counts = count_verdicts(data)
     kinds = ", ".join(f"{count} {kind}" for kind, count in counts.most_common())
     knobs = " and ".join(f"{len(values)} values of {name}" for name, values in sweep.knobs.items())
     there = set(sweep.store.ids())
@@ -134,7 +127,7 @@ def _cells(sweep: Sweep, data: xr.Dataset) -> str:
     rows = []
     for point in sweep.points:
         cell = data.isel(dict(zip(dimensions(sweep.knobs).values(), point, strict=True)))
-        kinds = Counter(kind for kind in cell["verdict"].values.tolist() if kind)
+        kinds = count_verdicts(cell)
         said = ", ".join(f"{kind} ({count})" if len(kinds) > 1 else kind for kind, count in kinds.most_common())
         values = (in_short(sweep.knobs[name][k]) for name, k in zip(sweep.knobs, point, strict=True))
         ran = cell["status"].values != ""
@@ -175,8 +168,7 @@ def _setting(sweep: Sweep) -> str:
     return table(("setting", "value"), rows)
 
 
-def _reproduce(sweep: Sweep, command: str) -> str:
-    asked = f"<p>On the command line:</p><pre>{escape(command)}</pre>" if command else ""
+def _reproduce(sweep: Sweep) -> str:
     written = sweep.to_dict()
     tables = {key: written[key] for key in ("over", "refine") if key in written}
     lines = [spec_to_toml(written["spec"]), f"[sweep]\nseeds = {list(sweep.seeds)}"]
@@ -187,7 +179,7 @@ def _reproduce(sweep: Sweep, command: str) -> str:
     how = (
         f"In Python, with <code>af.sweep</code>: a file cannot hold all of it ({escape(why)}) What it says is"
         if why
-        else "Or save these lines as <code>my.toml</code> and run <code>afterfit sweep my.toml</code>; in Python, "
+        else "Save these lines as <code>my.toml</code> and run <code>afterfit sweep my.toml</code>; in Python, "
         f"<code>af.Sweep.from_dict</code> reads <code>sweep-{sweep.id}.json</code> of the store."
     )
-    return f"{asked}<p>{how}</p><pre>{escape(chr(10).join(lines))}</pre>"
+    return f"<p>{how}</p><pre>{escape(chr(10).join(lines))}</pre>"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import abc
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import ClassVar
 
 from afterfit._base.rules import Rule, discover
 
@@ -17,8 +16,6 @@ class Reader(Rule):
 
     A file is read in the first format without an `obstacle`, in the order of their `turn`.
     """
-
-    turn: ClassVar[float] = 0.0
 
     def __init__(self, path: Path):
         self.path = path

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import csv
+import functools
 import io
 import math
 import re
@@ -28,6 +29,10 @@ class Csv(Reader):
             return "it is not a text file in UTF-8"
         return None
 
+    @functools.cached_property
+    def _text(self) -> str:
+        return _text(self.path)
+
     def names(self) -> list[str]:
         return next(self._lines())[1]
 
@@ -43,7 +48,7 @@ class Csv(Reader):
 
     def _lines(self) -> Iterator[tuple[int, list[str]]]:
         """The line and the cells of each row that is not empty, the names of the columns first."""
-        text = _text(self.path)
+        text = self._text
         header = text.lstrip("\r\n").partition("\n")[0]
         require(bool(header.strip()), f"{self.path} is empty: its first line must name the columns.")
         reader = csv.reader([])

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from afterfit._base.errors import SpecError, require
 from afterfit._sweeps.store.local import Local
-from afterfit._sweeps.store.remote import Elsewhere
+from afterfit._sweeps.store.remote import Remote
 
 __all__ = ["Place", "find_place"]
 
@@ -28,7 +28,7 @@ def find_place(url: str) -> Place:
         filesystem, root = fsspec.url_to_fs(url)
     except (ValueError, ImportError) as error:
         raise SpecError(f"cannot open a store at {url}: {error}.") from None
-    return _local(root) if isinstance(filesystem, LocalFileSystem) else Elsewhere(filesystem, root, url)
+    return _local(root) if isinstance(filesystem, LocalFileSystem) else Remote(filesystem, root, url)
 
 
 def _local(path: str) -> Local:

@@ -12,12 +12,12 @@ from typing import Any
 from afterfit._base.files import SUMS
 from afterfit._training.experiment import is_id
 
-__all__ = ["Elsewhere"]
+__all__ = ["Remote"]
 
 _MOMENT = 0.05  # seconds at most before a lease that two wanted at once is tried again
 
 
-class Elsewhere:
+class Remote:
     """A file system of fsspec, such as a bucket, which renames nothing in one step: checksums are written last."""
 
     def __init__(self, filesystem: Any, root: str, url: str):

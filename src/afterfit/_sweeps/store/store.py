@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from afterfit._base.errors import AfterfitError, Damaged, SpecError, Unreadable, require
+from afterfit._base.errors import AfterfitError, Damaged, SpecError, Unreadable, error_in_words, require
 from afterfit._base.files import SUMS, check_sums, read_json, sums_of, to_json
 from afterfit._sweeps.store.index import Index
 from afterfit._sweeps.store.leases import Leases
@@ -287,7 +287,7 @@ class Store:
         try:
             found = self._place.read(f"{id}/{name}" for name in FILES)
         except (OSError, MemoryError) as error:
-            said = getattr(error, "strerror", None) or f"{type(error).__name__} {error}".strip()
+            said = getattr(error, "strerror", None) or error_in_words(error)
             raise Unreadable(f"run {id} in {self.url} cannot be read ({said}).") from error
         return {name.partition("/")[2]: content for name, content in found.items()}
 

@@ -3,8 +3,8 @@ else.
 """
 
 from afterfit._base.rules import discover
-from afterfit.dynamics._methods._base import Case, Flow, Method
+from afterfit.dynamics._methods._base import Chart, FlowState, FlowToFollow, Method, Solver, Stepping
 
-__all__ = ["Case", "Flow", "Method"]
+__all__ = ["Chart", "FlowState", "FlowToFollow", "Method", "Solver", "Stepping"]
 
-discover(__name__, but=("chebyshev", "newton"))  # solvers: they load Diffrax, which only some methods need
+discover(__name__)

@@ -18,10 +18,10 @@ from afterfit._base.rules import Rule
 from afterfit.dynamics._base import State
 from afterfit.dynamics._problem import Problem, norm
 
-__all__ = ["Case", "Chart", "Flow", "Method", "Primal", "Solver", "Stepping"]
+__all__ = ["Chart", "FlowState", "FlowToFollow", "Method", "Primal", "Solver", "Stepping"]
 
 
-class Flow(eqx.Module):
+class FlowState(eqx.Module):
     """How far a flow has come: `place` is what its method needs to go on, the others count its work."""
 
     time: Float[Array, ""]
@@ -32,7 +32,7 @@ class Flow(eqx.Module):
     stuck: Bool[Array, ""]
 
     @classmethod
-    def begin(cls, place: PyTree[Any], right_hand_sides: int | Array = 0) -> Flow:
+    def begin(cls, place: PyTree[Any], right_hand_sides: int | Array = 0) -> FlowState:
         """At time 0."""
         zero = jnp.zeros((), jnp.int64)
         return cls(
@@ -45,7 +45,7 @@ class Flow(eqx.Module):
         )
 
 
-class Case:
+class FlowToFollow:
     """A flow that a method is wanted for: what methods ask before they offer themselves, computed when first asked for.
 
     `until` is when the run ends; None if it ends by itself.
@@ -83,7 +83,7 @@ class Case:
 
 @compiled
 def _curvature(problem: Problem, params: PyTree[Array]) -> Float[Array, ""]:
-    from afterfit.dynamics._methods.chebyshev import RungeKuttaChebyshev, spectral_radius
+    from afterfit.dynamics._solvers.chebyshev import RungeKuttaChebyshev, spectral_radius
 
     def field(params: PyTree[Array]) -> PyTree[Array]:
         return jax.tree.map(jnp.negative, problem.gradient(params))
@@ -101,7 +101,6 @@ class Method(Rule, eqx.Module):
     the user gives none.
     """
 
-    turn: ClassVar[float] = 25.0
     default_rtol: ClassVar[float] = 1e-6
 
     rtol: float | Array
@@ -115,13 +114,8 @@ class Method(Rule, eqx.Module):
 
     @classmethod
     @abc.abstractmethod
-    def preferred(cls, case: Case) -> str | None:
+    def preferred(cls, flow: FlowToFollow) -> str | None:
         """Why to prefer it to all whose turn is later, in words that follow its name; None if it is not."""
-
-    @classmethod
-    def in_turn(cls) -> list[type[Method]]:
-        """All methods, in the order in which they are asked."""
-        return sorted(cls.known(), key=lambda method: method.turn)
 
     @classmethod
     def named(cls, name: str) -> type[Method]:
@@ -134,7 +128,7 @@ class Method(Rule, eqx.Module):
         return called[0]
 
     @abc.abstractmethod
-    def start(self, problem: Problem, params: PyTree[Array]) -> Flow:
+    def start(self, problem: Problem, params: PyTree[Array]) -> FlowState:
         """The flow at time 0."""
 
     @abc.abstractmethod
@@ -234,7 +228,7 @@ class Stepping(Method):
 
         return diffrax.ODETerm(field)
 
-    def start(self, problem: Problem, params: PyTree[Array]) -> Flow:
+    def start(self, problem: Problem, params: PyTree[Array]) -> FlowState:
         chart = self.chart(problem, params)
         y = chart.start(problem, params)
         solver, terms, dtype = self.solver(problem, chart).diffrax, self._terms(chart), jax.tree.leaves(y)[0].dtype
@@ -252,7 +246,7 @@ class Stepping(Method):
             solver=solver.init(terms, t0.astype(dtype), dt.astype(dtype), y, (problem, t0)),
             controller=jax.tree.map(jnp.asarray, controller),  # not Python's False: one compilation serves all steps
         )
-        return Flow.begin(place, right_hand_sides=1)
+        return FlowState.begin(place, right_hand_sides=1)
 
     def advance(self, problem: Problem, state: State, target: Array, last: Int[Array, ""]) -> State:
         target = target.astype(jnp.float64)
@@ -263,7 +257,7 @@ class Stepping(Method):
         return jax.lax.while_loop(unfinished, lambda state: self._step(problem, state, target), state)
 
     def _step(self, problem: Problem, state: State, target: Array) -> State:
-        flow: Flow = state.memory
+        flow: FlowState = state.memory
         place: _Place = flow.place
         chart, controller, t0 = place.chart, self._controller(), flow.time
         solver, terms, dtype = self.solver(problem, chart), self._terms(chart), jax.tree.leaves(place.y)[0].dtype
@@ -296,7 +290,7 @@ class Stepping(Method):
         right_hand_sides, linear_solves = solver.cost(solver_state)
         new_chart, y, solver_state = chart.rebase(problem, t1, y, params, solver_state)
         out_of_steps = state.step + 1 >= self.max_steps
-        flow = Flow(
+        flow = FlowState(
             time=jnp.where(keep, t1, t0),
             place=_Place(
                 y=chosen(y, place.y),

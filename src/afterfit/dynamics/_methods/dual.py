@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from afterfit.dynamics import _tangent as tangent
-from afterfit.dynamics._methods._base import Case, Chart, Solver, Stepping
+from afterfit.dynamics._methods._base import Chart, FlowToFollow, Solver, Stepping
 from afterfit.dynamics._problem import Problem
 
 __all__ = ["Dual"]
@@ -44,17 +44,17 @@ class Dual(Stepping):
         return None
 
     @classmethod
-    def preferred(cls, case: Case) -> str:
-        steps = "implicit" if _kernel_is_cheap(case.problem) else "Runge–Kutta–Chebyshev"
-        dual = f"{case.problem.data.n} dual variables ({steps} steps)"
-        return f"all {case.numbers} parameters of a diagonal net move with {dual}"
+    def preferred(cls, flow: FlowToFollow) -> str:
+        steps = "implicit" if _kernel_is_cheap(flow.problem) else "Runge–Kutta–Chebyshev"
+        dual = f"{flow.problem.data.n} dual variables ({steps} steps)"
+        return f"all {flow.numbers} parameters of a diagonal net move with {dual}"
 
     def chart(self, problem: Problem, params: PyTree[Array]) -> Chart:
         return _DualChart(params, jnp.zeros((), jnp.float64))
 
     def solver(self, problem: Problem, chart: Chart) -> Solver:
-        from afterfit.dynamics._methods.chebyshev import chebyshev_solver
-        from afterfit.dynamics._methods.newton import newton_solver
+        from afterfit.dynamics._solvers.chebyshev import chebyshev_solver
+        from afterfit.dynamics._solvers.newton import newton_solver
 
         if not _kernel_is_cheap(problem):
             return chebyshev_solver(self.rtol)

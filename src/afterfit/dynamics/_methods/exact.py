@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, Int, PyTree
 
 from afterfit.dynamics import _tangent as tangent
 from afterfit.dynamics._base import State
-from afterfit.dynamics._methods._base import Case, Flow, Method
+from afterfit.dynamics._methods._base import FlowState, FlowToFollow, Method
 from afterfit.dynamics._problem import Problem
 
 __all__ = ["Exact"]
@@ -51,10 +51,10 @@ class Exact(Method):
         return f"the data hold {m} numbers, too many to diagonalise" if m > _LARGEST else None
 
     @classmethod
-    def preferred(cls, case: Case) -> str:
+    def preferred(cls, flow: FlowToFollow) -> str:
         return "the model is linear in its parameters and the loss squared, so the flow has a closed form"
 
-    def start(self, problem: Problem, params: PyTree[Array]) -> Flow:
+    def start(self, problem: Problem, params: PyTree[Array]) -> FlowState:
         K = tangent.kernel(problem, params)
         kappa, Q = jnp.linalg.eigh(K)
         at = tangent.linearise(problem, params)
@@ -67,7 +67,7 @@ class Exact(Method):
             initial_outputs=c2 * Q.T @ moving.ravel(),
             missing=c2 * Q.T @ (at.value - moving - tangent.targets(problem)).ravel(),
         )
-        return Flow.begin(modes)
+        return FlowState.begin(modes)
 
     def advance(self, problem: Problem, state: State, target: Array, last: Int[Array, ""]) -> State:
         modes: _Modes = state.memory.place

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
-from afterfit.dynamics._methods._base import Case, Chart, Solver, Stepping
+from afterfit.dynamics._methods._base import Chart, FlowToFollow, Solver, Stepping
 from afterfit.dynamics._problem import Problem
 
 __all__ = ["Explicit"]
@@ -28,14 +28,14 @@ class Explicit(Stepping):
         return None
 
     @classmethod
-    def preferred(cls, case: Case) -> str | None:
-        penalty = case.problem.penalty
+    def preferred(cls, flow: FlowToFollow) -> str | None:
+        penalty = flow.problem.penalty
         if not penalty.smooth:
             return (
                 f"the penalty {type(penalty).__name__} has kinks, at which steps get short: "
                 "GradientDescent and ProximalGradient are made for it"
             )
-        return f"{case.stiff}: mild" if case.stiffness <= _MILD else None
+        return f"{flow.stiff}: mild" if flow.stiffness <= _MILD else None
 
     def solver(self, problem: Problem, chart: Chart) -> Solver:
         import diffrax

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from afterfit.dynamics import _tangent as tangent
-from afterfit.dynamics._methods._base import Case, Chart, Solver, Stepping
+from afterfit.dynamics._methods._base import Chart, FlowToFollow, Solver, Stepping
 from afterfit.dynamics._problem import Problem
 
 __all__ = ["GaussNewton", "Implicit"]
@@ -38,11 +38,11 @@ class Implicit(Stepping):
         return None
 
     @classmethod
-    def preferred(cls, case: Case) -> str:
-        return f"{case.stiff}, and {case.problem.data.n} examples are few beside {case.numbers} parameters"
+    def preferred(cls, flow: FlowToFollow) -> str:
+        return f"{flow.stiff}, and {flow.problem.data.n} examples are few beside {flow.numbers} parameters"
 
     def solver(self, problem: Problem, chart: Chart) -> Solver:
-        from afterfit.dynamics._methods.newton import newton_solver
+        from afterfit.dynamics._solvers.newton import newton_solver
 
         return newton_solver(
             corrector=lambda t, params, arguments, gh: GaussNewton(problem, params, gh),

@@ -9,7 +9,7 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from afterfit.dynamics import _tangent as tangent
 from afterfit.dynamics._base import State
-from afterfit.dynamics._methods._base import Case, Flow, Method
+from afterfit.dynamics._methods._base import FlowState, FlowToFollow, Method
 from afterfit.dynamics._problem import Problem, design_matrix
 
 __all__ = ["Path"]
@@ -54,14 +54,14 @@ class Path(Method):
         return f"it diagonalises a matrix as large as the {size} weights" if size > _LARGEST else None
 
     @classmethod
-    def preferred(cls, case: Case) -> str:
+    def preferred(cls, flow: FlowToFollow) -> str:
         return "linear regression under L1 is exact from one change of sign to the next"
 
-    def start(self, problem: Problem, params: PyTree[Array]) -> Flow:
+    def start(self, problem: Problem, params: PyTree[Array]) -> FlowState:
         weights = params["weights"].ravel()
         pull = _Regression(problem).pull(weights)
         signs = jnp.where(weights != 0, jnp.sign(weights), _leaving(pull, problem.penalty.strength))
-        return Flow.begin(_stretch(problem, weights, signs, jnp.zeros(())))
+        return FlowState.begin(_stretch(problem, weights, signs, jnp.zeros(())))
 
     def advance(self, problem: Problem, state: State, target: Array, last: Int[Array, ""]) -> State:
         target = target.astype(jnp.float64)
@@ -70,12 +70,12 @@ class Path(Method):
             return (state.memory.time < target) & (state.step < last) & ~state.memory.stuck
 
         def onwards(state: State) -> State:
-            flow: Flow = state.memory
+            flow: FlowState = state.memory
             stretch, event, time = _next(problem, flow.place, flow.time, target)
             weights = _at(flow.place, time - flow.place.began)
             weights = jnp.where(event, stretch.weights, weights)
             place = jax.tree.map(lambda new, old: jnp.where(event, new, old), stretch, flow.place)
-            flow = Flow(
+            flow = FlowState(
                 time=time,
                 place=place,
                 rejected=flow.rejected,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from jaxtyping import Array, PyTree
 
-from afterfit.dynamics._methods._base import Case, Chart, Solver, Stepping
+from afterfit.dynamics._methods._base import Chart, FlowToFollow, Solver, Stepping
 from afterfit.dynamics._methods.implicit import Implicit
 from afterfit.dynamics._problem import Problem
 
@@ -29,10 +29,10 @@ class Stabilised(Stepping):
         return None
 
     @classmethod
-    def preferred(cls, case: Case) -> str:
-        return f"{case.stiff}, and {Implicit.obstacle(case.problem, case.params)}"
+    def preferred(cls, flow: FlowToFollow) -> str:
+        return f"{flow.stiff}, and {Implicit.obstacle(flow.problem, flow.params)}"
 
     def solver(self, problem: Problem, chart: Chart) -> Solver:
-        from afterfit.dynamics._methods.chebyshev import chebyshev_solver
+        from afterfit.dynamics._solvers.chebyshev import chebyshev_solver
 
         return chebyshev_solver(self.rtol)

@@ -15,8 +15,6 @@ from afterfit.papers._paths import flat
 if TYPE_CHECKING:
     from jaxtyping import Array, Float, PyTree
 
-    from afterfit.dynamics._problem import Problem
-
 __all__ = ["EndPoint", "end_point"]
 
 _RANK = 1e-3  # singular values of J below this share of the largest are those of a singular point
@@ -79,7 +77,7 @@ def _derivatives() -> Callable[..., tuple[Array, Array, Array, Array]]:
 
     @eqx.filter_jit
     def derivatives(
-        problem: Problem, like: PyTree[Array], w: Float[Array, " p"], nu: Float[Array, " n"]
+        problem: af.dynamics.Problem, like: PyTree[Array], w: Float[Array, " p"], nu: Float[Array, " n"]
     ) -> tuple[Float[Array, " p"], Float[Array, " n"], Float[Array, "n p"], Float[Array, "p p"]]:
         """At w, laid out as `like`."""
         tree = ravel_pytree(like)[1]

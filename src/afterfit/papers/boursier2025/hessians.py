@@ -12,19 +12,15 @@ from afterfit.papers._paths import initial
 if TYPE_CHECKING:
     from jaxtyping import Float, PyTree
 
-    from afterfit.theory._landscape import Manifold
-
 __all__ = ["low_rank_factors", "manifold_at", "point_with_active", "root", "slow_spectrum", "whole_spectrum"]
 
 
-def manifold_at(experiment: af.Experiment, params: PyTree[np.ndarray]) -> Manifold:
+def manifold_at(experiment: af.Experiment, params: PyTree[np.ndarray]) -> af.theory.Manifold:
     """Rank and gap of the Hessian of an experiment's loss at any parameters."""
     import jax
 
-    from afterfit._training.train import prepare
-
     with jax.enable_x64(True):
-        problem, _ = prepare(experiment)
+        problem = af.theory.posed(experiment).problem
         return af.theory.hessian_rank(problem, jax.tree.map(jax.numpy.asarray, params))
 
 

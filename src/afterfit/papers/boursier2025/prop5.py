@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from afterfit.theory._landscape import Manifold
 
 __all__ = ["Prop5"]
 
@@ -91,12 +90,12 @@ class Prop5(Entry):
         return {f"{kind} from {seed}": runs[seed] for seed in differences for kind, runs in kinds.items()}
 
     @once
-    def net_ends(self, nets: Mapping[str, af.Run]) -> dict[str, Manifold]:
+    def net_ends(self, nets: Mapping[str, af.Run]) -> dict[str, af.theory.Manifold]:
         """M at the ends of the nets."""
         return {name: manifold_at(run.experiment, run.params) for name, run in nets.items()}
 
     @once
-    def completion_ends(self, completions: _BySeed) -> list[Manifold]:
+    def completion_ends(self, completions: _BySeed) -> list[af.theory.Manifold]:
         """M at the ends of matrix completion."""
         return [manifold_at(run.experiment, run.params) for run in completions.values()]
 
@@ -121,8 +120,8 @@ class Prop5(Entry):
         self,
         nets: Mapping[str, af.Run],
         completions: _BySeed,
-        net_ends: Mapping[str, Manifold],
-        completion_ends: Sequence[Manifold],
+        net_ends: Mapping[str, af.theory.Manifold],
+        completion_ends: Sequence[af.theory.Manifold],
     ) -> Finding:
         ends = [*net_ends.values(), *completion_ends]
         misfit = max(end.misfit for end in ends)
@@ -138,7 +137,9 @@ class Prop5(Entry):
         "Prop. 5: rank n and dimension 2d − n for the diagonal nets",
         says="a smooth manifold of dimension 2d − n",
     )
-    def nets_on_a_manifold(self, slow: af.Run, nets: Mapping[str, af.Run], net_ends: Mapping[str, Manifold]) -> Finding:
+    def nets_on_a_manifold(
+        self, slow: af.Run, nets: Mapping[str, af.Run], net_ends: Mapping[str, af.theory.Manifold]
+    ) -> Finding:
         n, d = _sizes(slow)
         spectra = [whole_spectrum(run, run.params) for run in nets.values()]
         whole = {int(np.sum(values > 1e-6 * values[0])) for values in spectra}
@@ -170,7 +171,7 @@ class Prop5(Entry):
         "Prop. 6, lifted: constant rank for matrix completion by UVᵀ, r = m + n",
         says="matrix completion is matrix sensing for W = (U; V)",
     )
-    def completion_on_a_manifold(self, completions: _BySeed, completion_ends: Sequence[Manifold]) -> Finding:
+    def completion_on_a_manifold(self, completions: _BySeed, completion_ends: Sequence[af.theory.Manifold]) -> Finding:
         seen = completions[0].data.n
         return Finding(
             f"{seen} entries observed: rank {_several(end.rank for end in completion_ends)} at "

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from afterfit._sweeps.laws import PowerLaw
 
 __all__ = ["Fig2c"]
 
@@ -169,14 +168,12 @@ def _collapsed(run: af.Run) -> bool:
     return float(run.curves["train_accuracy"][-1]) < 0.5
 
 
-def _law(found: Mapping[float, Transition]) -> PowerLaw | None:
+def _law(found: Mapping[float, Transition]) -> af.PowerLaw | None:
     """The time of the transition as a power of λ; None where fewer than two runs came to it."""
-    from afterfit._sweeps.laws import fit_power_law
-
     times = list(found.values())
     if sum(not t.censored for t in times) < 2:
         return None
-    return fit_power_law(list(found), [t.time for t in times], [t.censored for t in times])
+    return af.fit_power_law(list(found), [t.time for t in times], [t.censored for t in times])
 
 
 def _by_λ(values: Mapping[float, object]) -> str:

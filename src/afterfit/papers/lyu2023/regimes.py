@@ -139,12 +139,12 @@ def kernel_regime(run: af.Run) -> tuple[np.ndarray, af.theory.KernelPredictor]:
 def end_slopes(run: af.Run) -> tuple[af.theory.Stationarity, float]:
     """How near the end of a run is to a KKT point of R1 or R2, and ‖∇𝓛_λ‖ there."""
     import jax
-
-    from afterfit.dynamics._problem import norm
+    from jax.flatten_util import ravel_pytree
 
     with jax.enable_x64(True):
         instance = af.theory.instance_of(run)
-        return af.theory.kkt(instance.problem, instance.end), float(norm(instance.problem.gradient(instance.end)))
+        gradient, _ = ravel_pytree(instance.problem.gradient(instance.end))
+        return af.theory.kkt(instance.problem, instance.end), float(np.linalg.norm(gradient))
 
 
 def zero_filled(run: af.Run) -> np.ndarray:

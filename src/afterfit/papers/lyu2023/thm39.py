@@ -70,11 +70,9 @@ class Thm39(Regime):
         """ν_ntk, the least eigenvalue of the kernel at θ̄."""
         import jax
 
-        from afterfit.dynamics import _tangent as tangent
-
         with jax.enable_x64(True):
             instance = af.theory.instance_of(headline)
-            values = np.linalg.eigvalsh(np.asarray(tangent.kernel(instance.problem, instance.initial)))
+            values = np.linalg.eigvalsh(np.asarray(af.theory.tangent_kernel(instance.problem, instance.initial)))
         return values[0] / headline.spec["init"]["scale"] ** 2
 
     @once

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from afterfit._sweeps.laws import PowerLaw
     from afterfit.papers import Progress
 
 __all__ = ["Fig4"]
@@ -285,15 +284,13 @@ def _sorted(cells: Sequence[Recovery], name: str) -> list[Recovery]:
     return sorted(cells, key=lambda cell: getattr(cell, name))
 
 
-def _law(settings: Sequence[Sequence[Recovery]], name: str) -> PowerLaw:
+def _law(settings: Sequence[Sequence[Recovery]], name: str) -> af.PowerLaw:
     """A number of the runs against αβ: one list of runs a setting, one run a draw."""
-    from afterfit._sweeps.laws import fit_power_law
-
     values = np.array([[getattr(cell, name) for cell in group] for group in settings])
-    return fit_power_law([group[0].product for group in settings], values, np.zeros(values.shape, bool))
+    return af.fit_power_law([group[0].product for group in settings], values, np.zeros(values.shape, bool))
 
 
-def _told(law: PowerLaw) -> str:
+def _told(law: af.PowerLaw) -> str:
     low, high = law.interval or (law.exponent, law.exponent)
     return f"{law.exponent:.3f} (95 % over {law.seeds} draws: {low:.3f} to {high:.3f})"
 

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from afterfit.theory._landscape import StepSizes
 
 __all__ = ["Thm21"]
 
@@ -74,7 +73,7 @@ class Thm21(Entry):
         }
 
     def picture(
-        self, first_phase: list[Path], second_phase: list[Path], along_beta: list[Path], limits: StepSizes
+        self, first_phase: list[Path], second_phase: list[Path], along_beta: list[Path], limits: af.theory.StepSizes
     ) -> Figure:
         figure = af.plot.Figure(figsize=(13.5, 4.8), layout="constrained")
         left, middle, right = figure.subplots(1, 3)
@@ -112,15 +111,13 @@ class Thm21(Entry):
         return 4 * float(np.sqrt(everywhere.loss / everywhere.least))
 
     @once
-    def limits(self, first_phase: list[Path], radius: float) -> StepSizes:
+    def limits(self, first_phase: list[Path], radius: float) -> af.theory.StepSizes:
         """The theorem's constants at x₀."""
         import jax
 
-        from afterfit.theory._landscape import step_sizes
-
         start = af.theory.instance_of(first_phase[0].run)
         with jax.enable_x64(True):
-            return step_sizes(start.problem, start.initial, radius, penalty_slope=1.0)
+            return af.theory.step_sizes(start.problem, start.initial, radius, penalty_slope=1.0)
 
     @once
     def taken(self, second_phase: list[Path]) -> dict[float, list[float]]:
@@ -128,7 +125,7 @@ class Thm21(Entry):
         return {eta: [path.needed(eta) / path.proved(eta) for path in second_phase] for eta in _ETAS}
 
     @claim("g is r-CL at x₀, with the χ of X", says="4g(x₀) < r²χ(g, x₀, r)")
-    def loss_is_cl(self, first_phase: list[Path], limits: StepSizes, radius: float) -> Finding:
+    def loss_is_cl(self, first_phase: list[Path], limits: af.theory.StepSizes, radius: float) -> Finding:
         g, chi, ratio = first_phase[0].g[0], limits.chi, _descended_ratio(first_phase[0].run, radius)
         return Finding(
             f"r={radius:.3g}: 4g = {4 * g:.3g}, r²χ = {radius**2 * chi:.3g}; χ = 2σ_min² = "
@@ -141,7 +138,7 @@ class Thm21(Entry):
         says="for α < α_max, β < β_max and any ε_g = Ω(β^C)",
     )
     def fits_in_time(
-        self, first_phase: list[Path], second_phase: list[Path], limits: StepSizes, radius: float
+        self, first_phase: list[Path], second_phase: list[Path], limits: af.theory.StepSizes, radius: float
     ) -> Finding:
         shares = np.array([_shares_of_fit(path, limits) for path in first_phase])
         way = max(path.way(_GOALS[-1] * path.g[0]) for path in first_phase) / radius
@@ -159,7 +156,7 @@ class Thm21(Entry):
         )
 
     @claim("t₁ is of order log(1/ε_g)/α", says="t₁ = −log(ε_g/g(x₀))/Θ(α)")
-    def first_phase_lasts(self, first_phase: list[Path], limits: StepSizes) -> Finding:
+    def first_phase_lasts(self, first_phase: list[Path], limits: af.theory.StepSizes) -> Finding:
         times = np.array([[path.alpha * path.first(goal * path.g[0]) for goal in _GOALS] for path in first_phase])
         slopes, apart = np.diff(times, axis=1) / np.log(10), np.ptp(times / times[0])
         return Finding(
@@ -173,7 +170,7 @@ class Thm21(Entry):
         says="λ_max(∇²g) ≤ √p·max|∂²g|, so that g is L-smooth with L = √p·L₂",
         fails="The matrix of ones has the eigenvalue p: the factor is p, not √p. The step sizes allow for p already.",
     )
-    def smoothness(self, first_phase: list[Path], limits: StepSizes) -> Finding:
+    def smoothness(self, first_phase: list[Path], limits: af.theory.StepSizes) -> Finding:
         p = first_phase[0].p
         ones = np.ones((p, p))
         largest, allowed = np.linalg.eigvalsh(ones)[-1], np.sqrt(p) * ones.max()
@@ -346,9 +343,7 @@ class Path:
 
     def proved(self, eta: float) -> float:
         """Δt(η, t₁)."""
-        from afterfit.theory._landscape import slow_steps
-
-        return slow_steps(self.distance, self.alpha, self.beta, eta)
+        return af.theory.slow_steps(self.distance, self.alpha, self.beta, eta)
 
     def least_penalty(self, eta: float) -> float:
         """The least h − h_g* between t₁ and t₁ + Δt."""
@@ -356,28 +351,24 @@ class Path:
         return float(np.abs(self.weights[between]).sum(axis=1).min() - self.least_norm)
 
 
-def _shares_of_fit(path: Path, limits: StepSizes) -> list[float]:
+def _shares_of_fit(path: Path, limits: af.theory.StepSizes) -> list[float]:
     """How many steps it takes until g ≤ ε_g, beside log(ε_g/g(x₀))/log(1 − δ), for every ε_g."""
-    from afterfit.theory._landscape import fit_steps
-
     delta = limits.delta(path.alpha)
-    return [path.first(goal * path.g[0]) / fit_steps(1.0, goal, delta) for goal in _GOALS]
+    return [path.first(goal * path.g[0]) / af.theory.fit_steps(1.0, goal, delta) for goal in _GOALS]
 
 
 def _descended_ratio(run: af.Run, radius: float) -> float:
     """χ by descent of ‖∇g‖²/g, the model given as any function: that it is linear is not used."""
     import jax
 
-    from afterfit._training.train import prepare
-
-    start = np.asarray(af.theory.instance_of(run).initial["weights"])
-    model = af.models.Function(lambda a, x: a @ x, start)
+    initial = np.asarray(af.theory.instance_of(run).initial["weights"])
+    model = af.models.Function(lambda a, x: a @ x, initial)
     with jax.enable_x64(True):
-        problem, params = prepare(dataclasses.replace(run.experiment, model=model, init=af.inits.Own()))
-        return af.theory.chatterjee_lojasiewicz(problem, params, radius).least
+        start = af.theory.posed(dataclasses.replace(run.experiment, model=model, init=af.inits.Own()))
+        return af.theory.chatterjee_lojasiewicz(start.problem, start.initial, radius).least
 
 
-def _draw_fits(ax: Axes, paths: Sequence[Path], limits: StepSizes) -> None:
+def _draw_fits(ax: Axes, paths: Sequence[Path], limits: af.theory.StepSizes) -> None:
     """g over αt, and the theorem's bound."""
     for style, path in zip(_GREYS, paths, strict=True):
         shown = path.t > 0

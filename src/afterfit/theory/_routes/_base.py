@@ -12,7 +12,6 @@ import numpy as np
 from jaxtyping import Array, PyTree
 
 from afterfit._base.rules import Rule
-from afterfit.dynamics import _tangent as tangent
 from afterfit.models import Model
 from afterfit.theory._instance import Instance
 
@@ -45,16 +44,15 @@ class Curves:
 class Route(Rule):
     """A way to foresee a run, and the `curves` that it foresees at some `times`.
 
-    `name` is the theory in words, `source` where it is from, and `cost` what following it takes. `special` says how
-    special the models are that it is for: 2 for linear ones, 1 for diagonal nets, 0 for any. Of several routes that
-    speak to a run, the most special is asked first: it knows most.
+    `name` is the theory in words, `source` where it is from, and `cost` what following it takes. Routes are
+    asked in the order of their `turn`, and the first that speaks is followed: those for linear models from 0 on, for
+    diagonal nets from 20, for any model from 30.
 
     One of your own says when it speaks (`obstacle`) and foresees the curves (`follow`).
     """
 
     source: ClassVar[str]
     cost: ClassVar[str]
-    special: ClassVar[int] = 0
 
     times: np.ndarray
     curves: Curves
@@ -83,8 +81,7 @@ def not_stable(instance: Instance) -> str | None:
     """Descent follows the flow only at steps below 2 over the curvature: else it diverges, or ends elsewhere."""
     if instance.step_size is None:
         return None
-    kernel = np.asarray(tangent.kernel(instance.problem, instance.initial))
-    curvature = instance.half_factor * float(np.linalg.eigvalsh(kernel)[-1])
+    curvature = instance.half_factor * float(instance.kernel_values[-1])
     if instance.step_size * curvature <= 2:
         return None
     return f"steps of {instance.step_size:g} do not follow the flow, whose curvature at the start is {curvature:.3g}"

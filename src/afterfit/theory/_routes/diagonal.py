@@ -18,7 +18,7 @@ from afterfit.theory._routes._base import (
     not_stable,
     scored,
 )
-from afterfit.theory.obstacles import not_penalty, not_squared
+from afterfit.theory.obstacles import not_balanced, not_penalty, not_squared, not_uniform
 
 __all__ = ["DecayingMargin", "DecayingPotential"]
 
@@ -35,13 +35,14 @@ class DecayingPotential(Route):
     name = "the mirror flow of Q until the fit, then argmin Q at the decayed initialisation αe^{−λt}"
     source = "Woodworth et al. 2020, Thms 1 and 3; Lyu et al. 2023, §3.3"
     cost = "one stiff equation a training example until the fit, then some 50 minimisations of Q; no training step"
-    special = 1
+    turn = 20
 
     @classmethod
     def obstacle(cls, instance: Instance) -> str | None:
         return (
-            _not_balanced(instance)
+            not_balanced(instance)
             or not_squared(instance)
+            or (not_uniform(instance) if instance.depth > 2 else None)
             or not_penalty(instance, "l2", "none")
             or not_followed(instance)
             or not_stable(instance)
@@ -70,7 +71,7 @@ class DecayingPotential(Route):
         return np.unique(np.append(np.linspace(first, knee, SLOW_TIMES), np.geomspace(knee, last, 8)))
 
     def _potential(self, instance: Instance, t: float) -> Q | QDepth:
-        start, depth = _balanced_start(instance)
+        start, depth = instance.balanced_start, instance.depth
         scale = float(np.exp(-min(instance.decay * t, 230.0)))  # 10⁻¹⁰⁰: it is the L1 norm from there on
         return Q(scale, start) if depth == 2 else QDepth(scale * float(start[0]), depth)
 
@@ -86,16 +87,14 @@ class DecayingMargin(Route):
     name = "the loss in balance with Q at the decayed initialisation αe^{−λt}"
     source = "Lyu et al. 2023, Thms 3.4 and 3.5"
     cost = "a convex program in as many variables as examples at each of some tens of times; no training step"
-    special = 1
+    turn = 20
 
     @classmethod
     def obstacle(cls, instance: Instance) -> str | None:
         if instance.task.loss.form not in ("logistic", "exponential"):
             return "it is for logistic and exponential losses"
-        reason = _not_balanced(instance) or not_penalty(instance, "l2") or not_followed(instance)
-        if reason is None and _balanced_start(instance)[1] != 2:
-            return f"it is for depth 2, not {_balanced_start(instance)[1]}"
-        return reason
+        reason = not_balanced(instance) or not_penalty(instance, "l2") or not_followed(instance)
+        return f"it is for depth 2, not {instance.depth}" if reason is None and instance.depth != 2 else reason
 
     def follow(self, instance: Instance, times: np.ndarray) -> Curves:
         slow_times, path = self._path(instance, times[-1])
@@ -106,7 +105,7 @@ class DecayingMargin(Route):
     def _path(self, instance: Instance, end: float) -> tuple[np.ndarray, np.ndarray]:
         X, y, decay = instance.design, instance.targets, instance.decay
         Z, n = y[:, None] * X, len(y)
-        start, _ = _balanced_start(instance)
+        start = instance.balanced_start
         mean = n * float(
             instance.task.loss(jnp.ones(1), jnp.ones(1), n) / instance.task.loss.each(jnp.ones(()), jnp.ones(()))
         )
@@ -181,25 +180,6 @@ def _not_fitted(instance: Instance) -> str | None:
     return "it is for data that a linear predictor can fit" if missing > 1e-9 * np.linalg.norm(y) else None
 
 
-def _not_balanced(instance: Instance) -> str | None:
-    model = instance.experiment.model
-    if model.power is None:
-        return f"it is for diagonal nets w₊^D − w₋^D, not {type(model).__name__}"
-    plus, minus = (np.asarray(instance.initial[name]) for name in ("plus", "minus"))
-    if not np.array_equal(plus, minus) or np.any(plus <= 0):
-        return "it is for a start with w₊ = w₋ > 0"
-    if model.power > 2 and np.ptp(plus) > 1e-12 * plus[0]:
-        return "for depths above 2 it is for a start with all entries equal"
-    return None
-
-
-def _balanced_start(instance: Instance) -> tuple[np.ndarray, int]:
-    """α, one number a weight, and the depth D of a diagonal net."""
-    depth = instance.experiment.model.power
-    assert depth is not None, "an obstacle to any other"
-    return np.asarray(instance.initial["plus"]), depth
-
-
 def _mirror_path(instance: Instance, times: np.ndarray) -> np.ndarray:
     """The weights of a balanced diagonal net without penalty, up to the time when the data are fitted to 10⁻⁶.
 
@@ -210,7 +190,7 @@ def _mirror_path(instance: Instance, times: np.ndarray) -> np.ndarray:
     from scipy.integrate import solve_ivp
 
     X, y = instance.design, instance.targets
-    start, depth = _balanced_start(instance)
+    start, depth = instance.balanced_start, instance.depth
     speed = instance.half_factor * (4 if depth == 2 else depth * (depth - 2) * start[0] ** (depth - 2))
     power = depth / (depth - 2) if depth > 2 else np.inf
 

@@ -8,7 +8,7 @@ from afterfit.models import Linear
 from afterfit.theory._instance import Instance
 from afterfit.theory._programs import lasso, nuclear_penalised
 from afterfit.theory._routes._base import Curves, Route, not_followed, scored
-from afterfit.theory.obstacles import not_penalty, not_squared
+from afterfit.theory.obstacles import not_direct, not_penalty, not_squared
 
 __all__ = ["ClosedForm", "ConvexDescent"]
 
@@ -19,11 +19,11 @@ class ClosedForm(Route):
     name = "the closed form of linear regression with weight decay"
     source = "Boursier et al. 2025, (23)–(24)"
     cost = "one singular value decomposition; no training step"
-    special = 2
+    turn = 0
 
     @classmethod
     def obstacle(cls, instance: Instance) -> str | None:
-        wrong = _not_linear(instance) or not_squared(instance)
+        wrong = not_direct(instance) or not_squared(instance)
         return wrong or not_penalty(instance, "l2", "none") or not_followed(instance)
 
     def follow(self, instance: Instance, times: np.ndarray) -> Curves:
@@ -39,15 +39,15 @@ class ConvexDescent(Route):
     name = "least squares, then the flow of the penalty on {Xa = y}"
     source = "Notsawo et al. 2025, Thms 3.1 and 3.4; Boursier et al. 2025, Prop. 2"
     cost = "some hundred implicit steps down the penalty and one convex program; no training step"
-    special = 2
+    turn = 0
 
     @classmethod
     def obstacle(cls, instance: Instance) -> str | None:
-        wrong = _not_linear(instance) or not_squared(instance)
+        wrong = not_direct(instance) or not_squared(instance)
         return wrong or not_penalty(instance, "l1", "nuclear") or not_followed(instance)
 
     def follow(self, instance: Instance, times: np.ndarray) -> Curves:
-        X, y, beta = instance.rows, instance.targets, float(instance.experiment.penalty.strength)
+        X, y, beta = instance.rows, instance.targets, instance.strength
         fast = _linear_path(instance, times, 0.0)
         landed = _linear_path(instance, np.array([np.inf]), 0.0)[0]
         shape = landed.shape if instance.penalty_form == "nuclear" else None
@@ -69,11 +69,6 @@ class ConvexDescent(Route):
         if shape is None:
             return lasso(X, y, strength)
         return nuclear_penalised(X.reshape(len(X), *shape), y, strength)
-
-
-def _not_linear(instance: Instance) -> str | None:
-    model = instance.experiment.model
-    return None if model.direct else f"it is for the linear model, not {type(model).__name__}"
 
 
 def _linear_path(instance: Instance, times: np.ndarray, decay: float) -> np.ndarray:

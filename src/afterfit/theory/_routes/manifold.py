@@ -14,7 +14,6 @@ from afterfit.dynamics import RiemannianFlow
 from afterfit.dynamics import _tangent as tangent
 from afterfit.models import Tangent
 from afterfit.theory._instance import Instance
-from afterfit.theory._kernel import MOST
 from afterfit.theory._routes._base import (
     SLOW_TIMES,
     Curves,
@@ -23,7 +22,7 @@ from afterfit.theory._routes._base import (
     not_stable,
     scored,
 )
-from afterfit.theory.obstacles import not_decayed, not_squared
+from afterfit.theory.obstacles import not_decayed, not_factorised, not_squared
 
 __all__ = ["RiemannianLimit"]
 
@@ -39,27 +38,31 @@ class RiemannianLimit(Route):
     name = "the limit λ → 0: the Riemannian flow of the penalty on the solutions"
     source = "Boursier et al. 2025, Prop. 2"
     cost = f"that limiting flow is trained, in up to {_MOST_STEPS} steps, which serve every λ"
+    turn = 30
 
     @classmethod
     def obstacle(cls, instance: Instance) -> str | None:
         model = instance.experiment.model
         if model.smooth is False:
             return f"it is for smooth models (Assumption 1), and {type(model).__name__} has kinks"
-        m = jax.eval_shape(lambda p: tangent.outputs(instance.problem, p), instance.initial).size
-        if m > MOST:
-            return f"the data hold {m} numbers, more than the {MOST} that it can project away"
-        return not_squared(instance) or not_decayed(instance) or not_followed(instance) or not_stable(instance)
+        return (
+            not_squared(instance)
+            or not_factorised(instance.targets.size)
+            or not_decayed(instance)
+            or not_followed(instance)
+            or not_stable(instance)
+        )
 
     def follow(self, instance: Instance, times: np.ndarray) -> Curves:
-        experiment, decay = instance.experiment, instance.decay
+        experiment, beta = instance.experiment, float(instance.experiment.penalty.strength)  # its slow time is βt
         fast = _KernelFlow(instance)
         outputs = fast.outputs(times)
         missing = np.linalg.norm((outputs - instance.targets.ravel()), axis=1) / np.linalg.norm(instance.targets)
-        end = float(decay * times[-1])
+        end = beta * float(times[-1])
         flow = RiemannianFlow(until=end, first=1e-4 * end, max_steps=_MOST_STEPS)
         run = run_experiment(dataclasses.replace(experiment, dynamics=flow, observations=SLOW_TIMES), progress=False)
         metric = instance.task.metric
-        slow = run.curves["time"].values[1:] / decay
+        slow = run.curves["time"].values[1:] / beta
         if not len(slow) or slow[-1] <= 0:
             raise Unanswered(f"the unregularised flow does not come to a solution ({run.message})")
         train, test = (np.interp(times, slow, run.curves[f"{side}_{metric}"].values[1:]) for side in ("train", "test"))
@@ -82,7 +85,7 @@ class _KernelFlow:
         problem, start = instance.problem, instance.initial
         self.instance, self.linear = instance, tangent.linearise(problem, start)
         self.model = Tangent(model=instance.model).anchored(start)
-        self.values, self.vectors = np.linalg.eigh(np.asarray(tangent.kernel(problem, start)))
+        self.values, self.vectors = np.linalg.eigh(instance.kernel)
         self.values = np.clip(self.values, 0.0, None)
         self.missing = self.vectors.T @ (np.asarray(self.linear.value).ravel() - instance.targets.ravel())
         self.rates = instance.half_factor * self.values

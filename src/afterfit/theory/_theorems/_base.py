@@ -9,17 +9,13 @@ import textwrap
 from collections.abc import Iterator
 from typing import ClassVar
 
-import numpy as np
-
 from afterfit._base import html
 from afterfit._base.errors import Unanswered
 from afterfit._base.rules import Rule
 from afterfit._training.run import Run
-from afterfit.dynamics import _tangent as tangent
-from afterfit.theory._clocks import Clock, Clocks, clocks
+from afterfit.theory._clocks import Clock, Clocks, clocks_of
 from afterfit.theory._instance import Instance, instance_of
-from afterfit.theory._kernel import MOST
-from afterfit.theory._limits import Limit, Limits, limits
+from afterfit.theory._limits import Limit, Limits, limits_of
 from afterfit.theory._stationarity import Stationarity, kkt
 
 __all__ = ["Case", "Check", "Outcome", "Theorem", "seen", "smooth", "timed"]
@@ -54,11 +50,11 @@ class Case:
 
     @functools.cached_property
     def limits(self) -> Limits:
-        return limits(self.run)
+        return limits_of(self.instance)
 
     @functools.cached_property
     def clocks(self) -> Clocks:
-        return clocks(self.run)
+        return clocks_of(self.instance, self.run)
 
     @functools.cached_property
     def kkt(self) -> Stationarity | None:
@@ -66,13 +62,6 @@ class Case:
             return kkt(self.instance.problem, self.instance.end)
         except Unanswered:
             return None
-
-    @functools.cached_property
-    def kernel_values(self) -> np.ndarray | None:
-        """Eigenvalues of the tangent kernel at the start, the least first."""
-        if self.instance.targets.size > MOST or not self.instance.regression:
-            return None
-        return np.linalg.eigvalsh(np.asarray(tangent.kernel(self.instance.problem, self.instance.initial)))
 
     def near(self, *kinds: type[Limit]) -> Iterator[tuple[Limit, str]]:
         """How far the run ended from some limits, in words, of those that apply."""

@@ -6,11 +6,10 @@ from collections.abc import Iterator
 
 from afterfit.theory._clocks import SlowTime
 from afterfit.theory._instance import Instance
-from afterfit.theory._kernel import MOST
 from afterfit.theory._landscape import hessian_rank
 from afterfit.theory._limits import Lasso, NuclearPenalised, Ridge
 from afterfit.theory._theorems._base import Case, Check, Outcome, Theorem, smooth
-from afterfit.theory.obstacles import not_decayed, not_squared
+from afterfit.theory.obstacles import not_decayed, not_factorised, not_squared
 
 __all__ = ["TwoTimeScales"]
 
@@ -28,11 +27,12 @@ class TwoTimeScales(Theorem):
 
     def assumptions(self, case: Case) -> Iterator[Check]:
         yield smooth(case.instance, "Assumption 1: F is C³")
-        if case.instance.targets.size > MOST:
-            yield Check("Assumption 2: constant rank of the Hessian", f"more than {MOST} outputs", None)
+        m = case.instance.targets.size
+        too_large = not_factorised(m)
+        if too_large is not None:
+            yield Check("Assumption 2: constant rank of the Hessian", too_large, None)
             return
         manifold = hessian_rank(case.instance.problem, case.instance.end)
-        m = case.instance.targets.size
         yield Check(
             "Assumption 2 at the end: full rank, Morse–Bott gap",
             f"rank {manifold.rank} of {m} outputs, dimension {manifold.dimension}, gap η = {manifold.gap:.2g} of "

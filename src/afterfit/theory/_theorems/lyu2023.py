@@ -8,13 +8,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from afterfit._base.errors import NotSeparableError, Unanswered
-from afterfit.dynamics import LabelNoiseSGD
 from afterfit.dynamics import _tangent as tangent
 from afterfit.models import LinearModel
 from afterfit.tasks import SparseClassification
 from afterfit.theory._clocks import KernelPhase, LabelNoiseTime, LargeStart
 from afterfit.theory._instance import Instance
-from afterfit.theory._kernel import MOST, kernel_predictor
+from afterfit.theory._kernel import kernel_predictor
 from afterfit.theory._landscape import homogeneity
 from afterfit.theory._limits import (
     KernelInterpolation,
@@ -26,7 +25,14 @@ from afterfit.theory._limits import (
 )
 from afterfit.theory._theorems._base import Case, Check, Outcome, Theorem, seen, smooth, timed
 from afterfit.theory.bounds import l1_margin_bound, l2_margin_bound
-from afterfit.theory.obstacles import not_decayed, not_dynamics, not_homogeneous, not_margin, not_squared
+from afterfit.theory.obstacles import (
+    not_decayed,
+    not_factorised,
+    not_homogeneous,
+    not_label_noise,
+    not_margin,
+    not_squared,
+)
 
 __all__ = ["Classification", "LabelNoise", "MarginBounds", "Regression"]
 
@@ -109,7 +115,7 @@ class Regression(_KernelThenRich):
         return not_squared(instance) or not_decayed(instance) or not_homogeneous(instance)
 
     def _features(self, case: Case) -> Check:
-        return _independent(case, "Assumption 3.8: independent tangent features")
+        return _independent(case.instance, "Assumption 3.8: independent tangent features")
 
     def predictions(self, case: Case) -> Iterator[Outcome]:
         yield from self._turn(case)
@@ -159,7 +165,7 @@ class LabelNoise(Theorem):
 
     @classmethod
     def obstacle(cls, instance: Instance) -> str | None:
-        return not_dynamics(instance, LabelNoiseSGD)
+        return not_label_noise(instance)
 
     def assumptions(self, case: Case) -> Iterator[Check]:
         instance = case.instance
@@ -181,10 +187,11 @@ def _homogeneous(instance: Instance) -> Check:
     )
 
 
-def _independent(case: Case, name: str) -> Check:
-    values = case.kernel_values
-    if values is None:
-        return Check(name, f"more than {MOST} outputs", None)
+def _independent(instance: Instance, name: str) -> Check:
+    too_large = not_factorised(instance.targets.size)
+    if too_large is not None:
+        return Check(name, too_large, None)
+    values = instance.kernel_values
     return Check(
         name, f"tangent kernel between {values[0]:.2g} and {values[-1]:.2g}", bool(values[0] > 1e-10 * values[-1])
     )

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from afterfit.dynamics import Discrete
 from afterfit.theory import sensing
 from afterfit.theory._clocks import Descent, FitTime, MatrixDescent, PenaltyBound
 from afterfit.theory._instance import Instance
@@ -16,7 +15,7 @@ from afterfit.theory._theorems._base import Case, Check, Outcome, Theorem, timed
 from afterfit.theory.obstacles import (
     not_decayed,
     not_direct,
-    not_dynamics,
+    not_in_steps,
     not_matrices,
     not_penalty,
     not_squared,
@@ -40,7 +39,7 @@ class SparseRecovery(Theorem):
         return not_squared(instance) or not_direct(instance) or not_vectors(instance) or not_penalty(instance, "l1")
 
     def assumptions(self, case: Case) -> Iterator[Check]:
-        yield from _steps(case, "l1")
+        yield from steps(case.instance, "l1")
         X = case.instance.design
         truth = case.instance.problem.data.truth
         if truth is None:
@@ -84,7 +83,7 @@ class MatrixRecovery(Theorem):
         return wrong or not_matrices(instance) or not_penalty(instance, "nuclear")
 
     def assumptions(self, case: Case) -> Iterator[Check]:
-        yield from _steps(case, "nuclear")
+        yield from steps(case.instance, "nuclear")
         truth = case.instance.problem.data.truth
         if truth is None:
             return
@@ -117,7 +116,7 @@ class WithoutUnderstanding(Theorem):
         return not_squared(instance) or not_direct(instance) or not_decayed(instance)
 
     def assumptions(self, case: Case) -> Iterator[Check]:
-        yield from _steps(case, "l2")
+        yield from steps(case.instance, "l2")
         n, d = case.instance.rows.shape
         yield Check("fewer examples than weights", f"{n} for {d}", n < d)
 
@@ -141,9 +140,9 @@ class TwoPhases(Theorem):
 
     @classmethod
     def obstacle(cls, instance: Instance) -> str | None:
-        if not instance.experiment.penalty.strength:
+        if instance.penalty_form == "none":
             return "it is for a penalty, and there is none"
-        return not_squared(instance) or not_dynamics(instance, Discrete)
+        return not_squared(instance) or not_in_steps(instance)
 
     def assumptions(self, case: Case) -> Iterator[Check]:
         instance, problem = case.instance, case.instance.problem
@@ -163,14 +162,14 @@ class TwoPhases(Theorem):
         yield from timed(case, FitTime)
 
 
-def _steps(case: Case, penalty: str) -> Iterator[Check]:
-    instance = case.instance
+def steps(instance: Instance, penalty: str) -> Iterator[Check]:
+    """Whether the steps of a descent are as small as the theorems on that penalty ask."""
     if instance.step_size is None:
         yield Check("step size", "a flow, which has none", True)
         return
     # The theorems have ½‖Xa − y‖² in front; another factor is a change of α and β.
     c = instance.half_factor
-    alpha, beta = instance.step_size * c, float(instance.experiment.penalty.strength) / c
+    alpha, beta = instance.step_size * c, instance.strength / c
     found = sensing.step_conditions(instance.design, alpha, beta, penalty)
     yield Check(
         "step size and strength are small enough",

@@ -10,7 +10,7 @@ from afterfit._base.errors import Unanswered, nearest
 from afterfit._base.rules import Rule
 from afterfit.theory._instance import Instance
 
-__all__ = ["Named", "answer"]
+__all__ = ["Answers", "answer"]
 
 
 def answer(rule: type[Rule], instance: Instance, apply: Callable[[], Any]) -> Any:
@@ -24,7 +24,7 @@ def answer(rule: type[Rule], instance: Instance, apply: Callable[[], Any]) -> An
         return str(error)
 
 
-class Named(tuple):
+class Answers(tuple):
     """The rules of a family that apply to a run, in order: `told[0]`, by class or, for people, by name.
 
     ```python
