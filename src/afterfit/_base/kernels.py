@@ -161,6 +161,15 @@ class _Step(NamedTuple):
     inputs: list[Any]
     outputs: list[_Slot]
 
+    def operand(self, place: int) -> Any:
+        """The shape and type of an input."""
+        return self.equation.invars[place].aval
+
+    @property
+    def result(self) -> Any:
+        """The shape and type of the first output."""
+        return self.equation.outvars[0].aval
+
     def places_of(self, slots: set[_Slot]) -> list[int]:
         """Which of its inputs are one of these."""
         return [place for place, each in enumerate(self.inputs) if isinstance(each, _Slot) and each in slots]
@@ -244,8 +253,8 @@ def _product(number: int, step: _Step, position: int) -> _Use | None:
     if batch:
         return None
     summed = (right, left)[position]  # axes of the other operand
-    W, k = (step.equation.invars[i].aval for i in (position, 1 - position))
-    out = step.equation.outvars[0].aval
+    W, k = step.operand(position), step.operand(1 - position)
+    out = step.result
     width = math.prod(k.shape[axis] for axis in summed)
     rows = k.size // width
 
@@ -259,12 +268,12 @@ def _product(number: int, step: _Step, position: int) -> _Use | None:
         kept = [axis for axis in range(k.ndim) if axis not in summed]
         return jnp.transpose(given[1 - position], (*kept, *summed)).reshape(rows, width)
 
-    return _Use(number, out.shape, out.dtype, rows, out.size // rows + W.size // (out.size // rows), slopes, keys, None)
+    return _Use(number, out.shape, out.dtype, rows, W.size // width + width, slopes, keys, None)
 
 
 def _slice(number: int, step: _Step) -> _Use | None:
     """table[i], or table[i, :, j]: whole in some axes, one place in others."""
-    table, out = step.equation.invars[0].aval, step.equation.outvars[0].aval
+    table, out = step.operand(0), step.result
     axes = _single(table.shape, step.equation.params["slice_sizes"])
     if axes is None:
         return None
@@ -280,7 +289,7 @@ def _slice(number: int, step: _Step) -> _Use | None:
 
 def _gather(number: int, step: _Step) -> _Use | None:
     """table[rows], for several of them."""
-    table, out = step.equation.invars[0].aval, step.equation.outvars[0].aval
+    table, out = step.operand(0), step.result
     settings = step.equation.params
     how = settings["dimension_numbers"]
     axes = _single(table.shape, settings["slice_sizes"])

@@ -217,7 +217,7 @@ class Cells(Inputs):
 
     rows: Int[Any, " n"]
     columns: Int[Any, " n"]
-    shape: tuple[int, int] = eqx.field(static=True)
+    shape: tuple[int, ...] = eqx.field(static=True)
 
     def measure(self, weights: Array) -> Array:
         return weights[self.rows, self.columns]
