@@ -26,6 +26,7 @@ from afterfit.dynamics import Dynamics
 from afterfit.dynamics._problem import Problem, pose
 from afterfit.inits import Init, Own
 from afterfit.models import Model
+from afterfit.models._inputs import as_inputs
 from afterfit.penalties import NoPenalty, Penalty
 from afterfit.tasks import Data, Task
 
@@ -205,7 +206,20 @@ def prepare(experiment: Experiment, data: Data | None = None) -> tuple[Problem, 
             "the model's outputs do not depend on its parameters: their derivative is exactly 0 at the start and at "
             "random points of sizes from 1e-3 to 1e6, so that nothing can be learnt.",
         )
+        require(
+            not model.separate or _acts_on_each(problem, params),
+            f"{type(model).__name__} says separate = True, but the output of an example depends on the others: leave "
+            "that out.",
+        )
     return eqx.tree_at(lambda p: p.penalty, problem, numbers_as_arrays(problem.penalty, params)), params
+
+
+def _acts_on_each(problem: Problem, params: PyTree[Array]) -> bool:
+    """Whether the first example has the output alone that it has among the others, as far as rounding lets one tell."""
+    n, inputs = problem.data.n, as_inputs(problem.data.inputs)
+    together = inputs.observed(problem.model(params, problem.data.inputs), n)
+    alone = problem.model(params, jax.tree.map(lambda leaf: leaf[0], inputs.apart(n)))[0]
+    return bool(jnp.allclose(alone, together[0], rtol=1e-3, atol=1e-3 * float(jnp.max(jnp.abs(together)))))
 
 
 def _check_outputs(outputs: Any) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import equinox as eqx
@@ -72,9 +71,6 @@ class Problem(eqx.Module):
 def pose(task: Task, model: Model, penalty: Penalty, data: Data) -> Problem:
     """Put the problem together, the data in the task's precision."""
     data = jax.tree.map(lambda leaf: _as_array(leaf, task.precision), data)
-    if model.separate:
-        inputs, targets = as_inputs(data.inputs).listed(data.targets, data.n)
-        data = dataclasses.replace(data, inputs=inputs, targets=targets)
     bound = penalty.bind(model, data)
     # Arrays inside specifications (the user's data, initial parameters) are not part of the function: what
     # the compiled code needs of them is in `data` and in the parameters.

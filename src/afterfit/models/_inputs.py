@@ -24,7 +24,6 @@ from jaxtyping import Array, Float, Int, PyTree
 from afterfit._base.errors import SpecError, require
 
 __all__ = [
-    "Cells",
     "Entries",
     "Inputs",
     "Layer",
@@ -96,10 +95,6 @@ class Inputs(eqx.Module):
         """Outputs, or targets, with one row an example."""
         return values
 
-    def listed(self, targets: Array, n: int) -> tuple[Any, Array]:
-        """Inputs and targets one by one, as a model that acts on each by itself wants them: one row an example."""
-        return self, targets
-
     @abc.abstractmethod
     def apart(self, n: int) -> Any:
         """Every example as inputs of its own: a row of this is inputs with one example."""
@@ -127,9 +122,6 @@ class Rows(Inputs):
 
     def take(self, examples: Int[Array, " b"], targets: Array, n: int) -> tuple[Array, Array]:
         return self.rows[examples], targets[examples]
-
-    def listed(self, targets: Array, n: int) -> tuple[Array, Array]:
-        return self.rows, targets
 
     def apart(self, n: int) -> Array:
         return self.rows[:, None]
@@ -198,12 +190,8 @@ class Entries(Inputs):
     def layout(self, n: int) -> tuple[int, ...]:
         return np.shape(self.mask)
 
-    def listed(self, targets: Array, n: int) -> tuple[Cells, Array]:
-        places = self.places(n)
-        return Cells(*places, self.mask.shape), targets[places]
-
-    def apart(self, n: int) -> Cells:
-        return Cells(*self.places(n), self.mask.shape).apart(n)
+    def apart(self, n: int) -> _Cells:
+        return _Cells(jnp.stack(self.places(n), axis=1)[:, None])
 
     def observed(self, values: Array, n: int) -> Array:
         return values[self.places(n)]
@@ -212,38 +200,14 @@ class Entries(Inputs):
         return model.entries_kernel(params, *self.places(n))
 
 
-class Cells(Inputs):
-    """Entries of a matrix by their rows and columns, as a function of one entry at a time sees them."""
-
-    rows: Int[Any, " n"]
-    columns: Int[Any, " n"]
-    shape: tuple[int, ...] = eqx.field(static=True)
+class _Cells(Rows):
+    """Entries of a matrix one by one, each row a place (i, j): how `Entries` are taken apart."""
 
     def measure(self, weights: Array) -> Array:
-        return weights[self.rows, self.columns]
+        return weights[self.rows[:, 0], self.rows[:, 1]]
 
     def each(self, f: Callable[[Any], Array]) -> Array:
-        return jax.vmap(f)((self.rows, self.columns))
-
-    def design(self, n: int) -> Float[Array, "n rows columns"]:
-        return jnp.zeros((n, *self.shape)).at[jnp.arange(n), self.rows, self.columns].set(1)
-
-    def take(self, examples: Int[Array, " b"], targets: Array, n: int) -> tuple[Cells, Array]:
-        return Cells(self.rows[examples], self.columns[examples], self.shape), targets[examples]
-
-    def checked(self, signature: Signature, n: int, name: str, count: str) -> Cells:
-        rows, columns = (
-            as_classes(as_numbers(places, f"the task's {name}"), f"the task's {name}", size)
-            for places, size in zip((self.rows, self.columns), signature.inputs, strict=True)
-        )
-        require(
-            rows.shape == columns.shape == (n,),
-            f"the task's {name} are {rows.shape} rows and {columns.shape} columns, but {count}={n} were promised.",
-        )
-        return Cells(rows, columns, tuple(signature.inputs))
-
-    def apart(self, n: int) -> Cells:
-        return Cells(self.rows[:, None], self.columns[:, None], self.shape)
+        return jax.vmap(lambda place: f((place[0], place[1])))(self.rows)
 
 
 class OneHot(Inputs):

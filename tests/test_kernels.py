@@ -1,0 +1,150 @@
+"""JJᵀ from single examples: that of the Jacobian written out, whatever a function makes of its parameters."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import afterfit as af
+from afterfit._base import kernels
+from afterfit._base.kernels import gram_of_examples
+from afterfit._training.train import prepare
+from afterfit.dynamics import _tangent as tangent
+
+pytestmark = pytest.mark.usefixtures("x64")
+
+
+def random(*shape, seed=0):
+    return np.random.default_rng([seed, *shape]).standard_normal(shape)
+
+
+def places(*sizes, n=20):
+    rng = np.random.default_rng(1)
+    return tuple(rng.integers(0, size, n) for size in sizes)
+
+
+def embedding(p, x):
+    h = jax.nn.relu(p["W1"] @ jnp.prod(p["E"][x], axis=0) + p["b1"])
+    return p["W2"] @ h + p["b2"]
+
+
+layer = jax.jit(lambda W, h: jnp.tanh(h @ W.T))  # one program that is called twice
+
+
+def residual(p, x):
+    h = layer(p[0], x)
+    return (h + layer(p[1], h)) @ p[2]
+
+
+def sorted_values(p, x):  # an operation with a result that nobody asks for
+    return jax.lax.top_k(p[0] @ x, 3)[0] @ p[1]
+
+
+# Of each function: its parameters, its examples, and whether their gradients need not be written out.
+FUNCTIONS = {
+    "factors": (lambda p, x: p["U"][x[0]] @ p["V"][x[1]], {"U": random(9, 5), "V": random(8, 5)}, places(9, 8), True),
+    "one table twice": (lambda p, x: p[x[0]] @ p[x[1]], random(19, 5), places(19, 19), True),
+    "columns": (lambda p, x: p[0][:, x[0]] @ p[1][:, 1, x[1]], [random(5, 9), random(5, 2, 8)], places(9, 8), True),
+    "single entries": (lambda p, x: p[x[0], x[1]] ** 2, random(9, 8), places(9, 8), True),
+    "negative places": (lambda p, x: p[x[0] - 9] @ p[-1 - x[1]], random(19, 5), places(9, 9), True),
+    "take and index": (
+        lambda p, x: jnp.take(p, jnp.stack(x), axis=0).prod(0).sum() + jnp.sum(p[x[0]] ** 2),
+        random(47, 6),
+        places(17, 17),
+        True,
+    ),
+    "embedding": (
+        embedding,
+        {"E": random(17, 6), "W1": random(12, 6), "b1": random(12), "W2": random(7, 12), "b2": random(7)},
+        np.stack(places(17, 17), axis=1),
+        True,
+    ),
+    "a product of rows": (lambda p, x: jnp.tanh(x.reshape(2, 10) @ p[0]).sum(0) @ p[1], [random(10, 40), random(40)],
+                          random(15, 20), True),
+    "layers": (residual, [random(30, 20), random(30, 30), random(30)], random(15, 20), True),
+    "products with transposes": (lambda p, x: (jax.nn.gelu(x[None] @ p[0]) @ p[1])[0], [random(20, 30), random(30, 4)],
+                                 random(15, 20), True),
+    "results unused": (sorted_values, [random(30, 20), random(3)], random(15, 20), True),
+    "rows and columns of one": (lambda p, x: p[x[0]] @ p[:, x[1]], random(9, 9), places(9, 9), False),
+    "one matrix twice": (lambda p, x: jnp.tanh(p @ jnp.tanh(p @ x)) @ x, random(20, 20), random(15, 20), False),
+    "diagonal": (lambda p, x: (p[0] ** 2 - p[1] ** 2) @ x, [random(20), random(20)], random(15, 20), False),
+    "a loop": (lambda p, x: jax.lax.scan(lambda h, W: (jnp.tanh(W @ h), None), x, p)[0].sum(), random(3, 20, 20),
+               random(5, 20), False),
+    "the parameters themselves": (lambda p, x: p, random(6), random(3, 20), False),
+    "no parameter": (lambda p, x: x[:2], random(6), random(3, 20), False),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("blocks", [1, 4])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_the_kernel_is_the_square_of_the_jacobian(name, blocks, monkeypatch):
+    f, params, examples, factored = FUNCTIONS[name]
+    params, examples = jax.tree.map(jnp.asarray, (params, examples))
+    program = kernels._Program(f, params, jax.tree.map(lambda leaf: leaf[0], examples))
+    n, written_out = len(jax.tree.leaves(examples)[0]), sum(leaf.size for leaf in jax.tree.leaves(params))
+    assert (program.numbers < program.outputs * written_out) == factored
+    monkeypatch.setattr(kernels, "_TOGETHER", n * program.numbers // blocks)
+
+    J = jax.jacobian(lambda p: jnp.ravel(jax.vmap(lambda x: jnp.ravel(f(p, x)))(examples)))(params)
+    J = np.concatenate([np.reshape(leaf, (len(leaf), -1)) for leaf in jax.tree.leaves(J)], axis=1)
+    found = jax.jit(lambda p: gram_of_examples(f, p, examples))(params)
+    # Sums of up to a thousand products, in another order.
+    np.testing.assert_allclose(found, J @ J.T, rtol=0, atol=1e-12 * max(1.0, np.abs(J @ J.T).max()))
+
+
+class Net(af.models.Model):
+    """A two-layer net of a user's own, who says that it acts on each example by itself."""
+
+    separate = True
+
+    width: int = 7
+
+    def parameters(self, signature):
+        d = signature.inputs[0]
+        return {"W": af.models.Parameter((self.width, d), d), "v": af.models.Parameter((self.width,), self.width)}
+
+    def __call__(self, params, inputs):
+        return jnp.tanh(inputs @ params["W"].T) @ params["v"]
+
+
+class Centred(Net):
+    """The same less the mean over all examples, of which its class has not thought."""
+
+    separate = True
+
+    def __call__(self, params, inputs):
+        outputs = jnp.tanh(inputs @ params["W"].T) @ params["v"]
+        return outputs - jnp.mean(outputs)
+
+
+REGRESSION = af.tasks.SparseRegression(d=6, n=9, sparsity=2)
+COMPLETION = af.tasks.MatrixCompletion(7, 6, 1, observed=0.5)
+SYMBOLS = af.tasks.ModularArithmetic(5, 0.5, "+", "tokens", precision="double")
+
+
+@pytest.mark.parametrize(
+    ("task", "model"),
+    [
+        (REGRESSION, af.models.MLP((5, 4), "all")),
+        (REGRESSION, Net()),
+        (REGRESSION, af.models.Difference(af.models.MLP((5,)))),
+        (COMPLETION, af.models.Function(lambda p, x: p[0][x[0]] @ p[1][x[1]], [random(7, 3), random(6, 3)])),
+        (SYMBOLS, af.models.EmbeddingMLP(3, 4)),
+        (af.tasks.ModularArithmetic(5, 0.5, precision="double"), af.models.MLP((6,))),
+    ],
+    ids=["MLP", "a class of one's own", "difference", "a function of one's own", "tokens", "one-hot"],
+)  # fmt: skip
+def test_the_kernel_of_a_model_is_that_of_all_its_examples_together(task, model):
+    init = af.inits.Own() if isinstance(model, af.models.Function) else af.inits.Gaussian(1.0)
+    problem, params = prepare(af.Experiment(task, model, af.dynamics.GradientFlow(1.0), init=init))
+    together = tangent.gram(tangent.linearise(problem, params))
+    np.testing.assert_allclose(tangent.kernel(problem, params), together, rtol=0, atol=1e-12 * np.abs(together).max())
+
+
+def test_a_model_that_mixes_examples_and_says_it_does_not_is_refused():
+    experiment = af.Experiment(REGRESSION, Centred(), af.dynamics.GradientFlow(1.0), init=af.inits.Gaussian(1.0))
+    with pytest.raises(af.SpecError, match="separate = True, but the output of an example depends on the others"):
+        prepare(experiment)
+    prepare(dataclasses.replace(experiment, model=Net()))
