@@ -215,7 +215,29 @@ def slope(points: list[tuple[float, float]]) -> float | None:
     return statistics.linear_regression(*zip(*((math.log(x), math.log(y)) for x, y in points), strict=True)).slope
 
 
+# --- A model of one's own ---
+
+OWN = ("diagonal net", "matrix factorisation", "MLP", "embedding MLP")
+
+
+def own(quick: bool) -> Iterator[Row]:
+    """The same problem with a model of ours and with a user's function, in turn."""
+    for model in OWN:
+        found = worker("own", model=model, rounds=1 if quick else 5)
+        ours, theirs = (statistics.median(found["seconds"][name]) for name in ("built in", "own"))
+        yield Row(
+            f"own/{model}",
+            "seconds of a run with a user's function over those with our model, compiled",
+            f"{duration(theirs)}; {duration(ours)}",
+            "≤ 3",
+            theirs / ours,
+            theirs <= 3 * ours,
+            found,
+        )
+
+
 BENCHMARKS: dict[str, Benchmark] = {
+    "own": own,
     **{case.entry: functools.partial(measure, case) for case in CASES},
     "descent/lyu2023/fig3": longer_descent,
     "tolerance/lyu2023/fig2a": tighter_modular,
@@ -232,6 +254,9 @@ def markdown(report: dict[str, Any]) -> str:
         "": entries_table([row for row in report["rows"] if "extrapolated" in row["samples"]]),
         "**The same at other tolerances.**": tolerances_table(named(report, "tolerance/")),
         "**Beside descent, run in full.**": agreement_table(named(report, "descent/")),
+        "**A model of one's own:** the same problem with a user's function of one example.": own_table(
+            named(report, "own/")
+        ),
         "**How the cost grows:** the fitted exponents of steps, right-hand sides and seconds.": growth_table(
             named(report, "growth/")
         ),
@@ -308,6 +333,23 @@ def agreement_table(rows: list[dict[str, Any]]) -> str:
             )
         )
     return grid(("Entry", "Flow, descent", "t_fit", "t_gen", "Ratio of t_gen"), lines) if lines else ""
+
+
+def own_table(rows: list[dict[str, Any]]) -> str:
+    lines = [
+        (
+            row["name"].partition("/")[2],
+            row["samples"]["method"].split(":")[0] or "AdamW",
+            f"{max(row['samples']['work']['own'].values()):,}",
+            row["measured"].replace(";", ","),
+            f"{row['ratio']:.2f}",
+            row["target"],
+            yes_or_no(row),
+        )
+        for row in rows
+    ]
+    header = ("Model", "Followed by", "Steps or right-hand sides", "Own, ours", "Ratio", "Target", "Met")
+    return grid(header, lines) if lines else ""
 
 
 def growth_table(rows: list[dict[str, Any]]) -> str:

@@ -332,6 +332,77 @@ def growth(method: str, series: list[dict[str, float]], most: int, rounds: int) 
     return {"points": points}
 
 
+def own(model: str, rounds: int) -> dict[str, Any]:
+    """A run with a model of ours, and with the same as a user's function: seconds in turn, compiled before."""
+    import dataclasses
+
+    import afterfit as af
+
+    ours, function = _twice(model)
+    start = ours.model.initialise(ours.init, ours.task.signature, np.random.default_rng([ours.seed, 1]))
+    theirs = dataclasses.replace(ours, model=af.models.Function(function, start), init=af.inits.Own())
+    runs = {"built in": ours, "own": theirs}
+    found = {name: af.run_experiment(experiment, progress=False) for name, experiment in runs.items()}  # compiles
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    for _ in range(rounds):
+        for name, experiment in runs.items():
+            times[name].append(seconds(lambda experiment=experiment: af.run_experiment(experiment, progress=False)))
+    last = {name: float(run.curves.train_loss[-1]) for name, run in found.items()}
+    work = {name: {key: int(value) for key, value in run.work.items()} for name, run in found.items()}
+    return {"seconds": times, "work": work, "method": found["own"].method, "last_loss": last}
+
+
+def _twice(model: str) -> tuple[Any, Callable[[Any, Any], Any]]:
+    """An experiment with a model of ours, and that model as a user writes it down for one example."""
+    import jax
+    import jax.numpy as jnp
+
+    import afterfit as af
+
+    def mlp(p: Any, x: Any) -> Any:
+        *hidden, last = p["layers"]
+        for layer in hidden:
+            x = jax.nn.relu(layer["weight"] @ x + layer["bias"])
+        return last["weight"] @ x + last["bias"]
+
+    def embedding(p: Any, x: Any) -> Any:
+        h = jax.nn.relu(p["W1"] @ jnp.prod(p["E"][x], axis=0) + p["b1"])
+        return p["W2"] @ h + p["b2"]
+
+    flow, table = af.dynamics.GradientFlow, {"truth": "multiplication_table", "reduction": "mean"}
+    task, ours, start, dynamics, function = {
+        "diagonal net": (  # `dual` is for ours alone
+            af.tasks.SparseClassification(n=256, d=2000, sparsity=3, n_test=1000),
+            af.models.DiagonalNet(),
+            af.inits.Constant(norm=64.0),
+            flow(1e4, method="implicit"),
+            lambda p, x: (p["plus"] ** 2 - p["minus"] ** 2) @ x,
+        ),
+        "matrix factorisation": (  # lyu2023/fig3
+            af.tasks.MatrixCompletion(97, 97, 1, observed=0.05, **table),
+            af.models.SymmetricFactorisation(),
+            af.inits.Identity(10.0),
+            flow(1e4, method="implicit"),
+            lambda p, x: p["U"][x[0]] @ p["U"][x[1]] - p["V"][x[0]] @ p["V"][x[1]],
+        ),
+        "MLP": (
+            af.tasks.TeacherStudent(d=20, hidden=20, outputs=2, n=300),
+            af.models.MLP((100, 100), "all"),
+            af.inits.He(),
+            flow(100.0, method="stabilised"),
+            mlp,
+        ),
+        "embedding MLP": (
+            af.tasks.ModularArithmetic(31, 0.5, "+", "tokens"),
+            af.models.EmbeddingMLP(64, 128),
+            af.inits.He(),
+            af.dynamics.AdamW(1e-3, 1000),
+            embedding,
+        ),
+    }[model]
+    return af.Experiment(task, ours, dynamics, af.penalties.L2(1e-4), start, observations=40), function
+
+
 def _small(method: str, d: int, n: int, decay: float, most: int) -> Any:
     """A diagonal net on d inputs for the dual method, a factorised d x d matrix for the others; n examples."""
     import afterfit as af
@@ -425,6 +496,7 @@ WORKERS = {
         descent_step,
         descent_run,
         growth,
+        own,
         margin,
     )
 }

@@ -10,6 +10,7 @@ import pytest
 import afterfit as af
 from afterfit._base import kernels
 from afterfit._base.kernels import gram_of_examples
+from afterfit._base.programs import has_kinks
 from afterfit._training.train import prepare
 from afterfit.dynamics import _tangent as tangent
 
@@ -94,6 +95,46 @@ def test_the_kernel_is_the_square_of_the_jacobian(name, blocks, monkeypatch):
     np.testing.assert_allclose(found, J @ J.T, rtol=0, atol=1e-12 * max(1.0, np.abs(J @ J.T).max()))
 
 
+REGRESSION = af.tasks.SparseRegression(d=6, n=9, sparsity=2)
+COMPLETION = af.tasks.MatrixCompletion(7, 6, 1, observed=0.5)
+SYMBOLS = af.tasks.ModularArithmetic(5, 0.5, "+", "tokens", precision="double")
+
+SMOOTH = {
+    "tanh": lambda p: jnp.tanh(p) @ jnp.abs(jnp.arange(6.0) - 2),  # kinks in what does not depend on p
+    "gelu": jax.nn.gelu,
+    "a row": lambda p: p.reshape(3, 2)[jnp.argmax(jnp.arange(3))],
+    "some of them": lambda p: jnp.where(jnp.arange(6) > 2, p**2, 0.0),
+    "a loop": lambda p: jax.lax.fori_loop(0, 3, lambda _, h: jnp.sin(h), p),
+}
+KINKED = {
+    "relu": jax.nn.relu,
+    "absolute": jnp.abs,
+    "the larger of two": lambda p: jnp.maximum(p, 2 * p),
+    "a branch": lambda p: jnp.where(p > 0, p, 0.1 * p),
+    "in a loop": lambda p: jax.lax.fori_loop(0, 3, lambda _, h: jnp.maximum(h - 0.1, 0), p),
+    "compiled": jax.jit(lambda p: jax.nn.leaky_relu(p)),
+    "a norm": lambda p: jnp.max(p),
+}
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+def test_smooth_functions_have_no_kinks(name):
+    assert not has_kinks(SMOOTH[name], jnp.asarray(random(6)))
+
+
+@pytest.mark.parametrize("name", KINKED)
+def test_kinks_are_found(name):
+    assert has_kinks(KINKED[name], jnp.asarray(random(6)))
+
+
+@pytest.mark.parametrize(("activation", "method"), [(jax.nn.relu, "stabilised"), (jnp.tanh, "implicit")])
+def test_auto_follows_kinks_by_gradients_alone(activation, method):
+    net = af.models.Function(lambda p, x: activation(p["W"] @ x) @ p["v"], {"W": random(8, 6), "v": random(8)})
+    flow = af.dynamics.GradientFlow(1e4)
+    problem, params = prepare(af.Experiment(REGRESSION, net, flow, penalty=af.penalties.L2(1e-3), init=af.inits.Own()))
+    assert flow.resolve(problem, params)[0].method == method
+
+
 class Net(af.models.Model):
     """A two-layer net of a user's own, who says that it acts on each example by itself."""
 
@@ -117,11 +158,6 @@ class Centred(Net):
     def __call__(self, params, inputs):
         outputs = jnp.tanh(inputs @ params["W"].T) @ params["v"]
         return outputs - jnp.mean(outputs)
-
-
-REGRESSION = af.tasks.SparseRegression(d=6, n=9, sparsity=2)
-COMPLETION = af.tasks.MatrixCompletion(7, 6, 1, observed=0.5)
-SYMBOLS = af.tasks.ModularArithmetic(5, 0.5, "+", "tokens", precision="double")
 
 
 @pytest.mark.parametrize(

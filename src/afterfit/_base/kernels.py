@@ -13,13 +13,14 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, jaxpr_as_fun
 from jaxtyping import Array, Float, PyTree
+
+from afterfit._base.programs import Slot, Step, written_out
 
 __all__ = ["gram_of_examples"]
 
@@ -86,14 +87,11 @@ class _Program:
         self.leaves = jax.tree.leaves(params)
         closed, shape = jax.make_jaxpr(f, return_shape=True)(params, example)
         self.outputs = math.prod(shape.shape)
-        self.steps: list[_Step] = []
-        names = itertools.count()
-        inputs = [_Slot(next(names)) for _ in closed.jaxpr.invars]
-        (self.result,) = _written_out(closed, inputs, self.steps, names)
-        uses = [self._uses(slot) for slot in inputs[: len(self.leaves)]]
+        self.steps, (self.result,) = written_out(closed)
+        uses = [self._uses(Slot(number)) for number in range(len(self.leaves))]
         self.uses = [found if _pays(found, leaf.size) else [] for found, leaf in zip(uses, self.leaves, strict=True)]
 
-    def _uses(self, leaf: _Slot) -> list[_Use | None]:
+    def _uses(self, leaf: Slot) -> list[_Use | None]:
         """Every use of an array of parameters, or of its transpose; None for one that is not known to be linear."""
         same, found = {leaf}, []
         for number, step in enumerate(self.steps):
@@ -102,7 +100,7 @@ class _Program:
                     same.update(step.outputs)
                 else:
                     found.append(_use_in(number, step, same))
-        return [*found, None] if isinstance(self.result, _Slot) and self.result in same else found
+        return [*found, None] if isinstance(self.result, Slot) and self.result in same else found
 
     @property
     def numbers(self) -> int:
@@ -121,16 +119,16 @@ class _Program:
             rest = iter(in_full)
             leaves = [leaf if uses else next(rest) for uses, leaf in zip(self.uses, self.leaves, strict=True)]
             inputs = [*leaves, *jax.tree.leaves(example)]
-            values: dict[Any, Array] = {_Slot(number): value for number, value in enumerate(inputs)}
+            values: dict[Any, Array] = {Slot(number): value for number, value in enumerate(inputs)}
             keys = {}
             for number, step in enumerate(self.steps):
-                given = [values[each] if isinstance(each, _Slot) else each for each in step.inputs]
+                given = [values[each] if isinstance(each, Slot) else each for each in step.inputs]
                 found = step.carry_out(given)
                 if number in known:
                     keys[number] = known[number].keys(given)
                     found = [found[0] + added[number]]
                 values.update(zip(step.outputs, found, strict=True))
-            result = values[self.result] if isinstance(self.result, _Slot) else self.result
+            result = values[self.result] if isinstance(self.result, Slot) else self.result
             return jnp.ravel(result), keys
 
         nothing = {number: jnp.zeros(use.shape, use.dtype) for number, use in known.items()}
@@ -143,62 +141,6 @@ class _Program:
                 _Feature(jnp.concatenate(slopes, axis=1), jnp.concatenate([keys[use.step] for use in uses if use]))
             )
         return features
-
-
-# ----------------------------------------------------------------------------------------------------- programs
-
-
-class _Slot(NamedTuple):
-    """Where a value is kept while a program runs."""
-
-    number: int
-
-
-class _Step(NamedTuple):
-    """An operation of a program: what it is of, slots or values, and where its results go."""
-
-    equation: JaxprEqn
-    inputs: list[Any]
-    outputs: list[_Slot]
-
-    def operand(self, place: int) -> Any:
-        """The shape and type of an input."""
-        return self.equation.invars[place].aval
-
-    @property
-    def result(self) -> Any:
-        """The shape and type of the first output."""
-        return self.equation.outvars[0].aval
-
-    def places_of(self, slots: set[_Slot]) -> list[int]:
-        """Which of its inputs are one of these."""
-        return [place for place, each in enumerate(self.inputs) if isinstance(each, _Slot) and each in slots]
-
-    def carry_out(self, given: list[Any]) -> list[Array]:
-        """The results, as a program of this one operation gives them."""
-        equation = self.equation
-        variables = {atom: value for atom, value in zip(equation.invars, given, strict=True) if isinstance(atom, Var)}
-        alone = Jaxpr([], list(variables), equation.outvars, [equation], equation.effects)
-        return jaxpr_as_fun(ClosedJaxpr(alone, []))(*variables.values())
-
-
-def _written_out(closed: ClosedJaxpr, inputs: list[Any], steps: list[_Step], names: Iterator[int]) -> list[Any]:
-    """Append the steps of a program, those of compiled functions that it calls among them; where its results are."""
-    where: dict[Any, Any] = dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
-    where.update(zip(closed.jaxpr.invars, inputs, strict=True))
-
-    def place(atom: Any) -> Any:
-        return atom.val if isinstance(atom, Literal) else where[atom]
-
-    for equation in closed.jaxpr.eqns:
-        given = [place(atom) for atom in equation.invars]
-        if equation.primitive.name in ("jit", "pjit"):
-            results = _written_out(equation.params["jaxpr"], given, steps, names)
-        else:
-            results = [_Slot(next(names)) for _ in equation.outvars]
-            steps.append(_Step(equation, given, results))
-        where.update(zip(equation.outvars, results, strict=True))
-    return [place(atom) for atom in closed.jaxpr.outvars]
 
 
 # --------------------------------------------------------------------------------------------------------- uses
@@ -236,7 +178,7 @@ def _pays(uses: list[_Use | None], size: int) -> bool:
     )
 
 
-def _use_in(number: int, step: _Step, leaf: set[_Slot]) -> _Use | None:
+def _use_in(number: int, step: Step, leaf: set[Slot]) -> _Use | None:
     """How a step uses an array of parameters."""
     kind = step.equation.primitive.name
     positions = step.places_of(leaf)
@@ -247,7 +189,7 @@ def _use_in(number: int, step: _Step, leaf: set[_Slot]) -> _Use | None:
     return None
 
 
-def _product(number: int, step: _Step, position: int) -> _Use | None:
+def _product(number: int, step: Step, position: int) -> _Use | None:
     """W·k, summed over some axes of both."""
     (left, right), (batch, _) = step.equation.params["dimension_numbers"]
     if batch:
@@ -271,7 +213,7 @@ def _product(number: int, step: _Step, position: int) -> _Use | None:
     return _Use(number, out.shape, out.dtype, rows, W.size // width + width, slopes, keys, None)
 
 
-def _slice(number: int, step: _Step) -> _Use | None:
+def _slice(number: int, step: Step) -> _Use | None:
     """table[i], or table[i, :, j]: whole in some axes, one place in others."""
     table, out = step.operand(0), step.result
     axes = _single(table.shape, step.equation.params["slice_sizes"])
@@ -287,7 +229,7 @@ def _slice(number: int, step: _Step) -> _Use | None:
     return _Use(number, out.shape, out.dtype, 1, out.size + 1, slopes, keys, axes)
 
 
-def _gather(number: int, step: _Step) -> _Use | None:
+def _gather(number: int, step: Step) -> _Use | None:
     """table[rows], for several of them."""
     table, out = step.operand(0), step.result
     settings = step.equation.params

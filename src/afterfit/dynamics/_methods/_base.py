@@ -14,6 +14,7 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from afterfit._base.definitions import compiled
 from afterfit._base.errors import nearest, require
+from afterfit._base.programs import has_kinks
 from afterfit._base.rules import Rule
 from afterfit.dynamics._base import State
 from afterfit.dynamics._problem import Problem, norm
@@ -63,6 +64,14 @@ class FlowToFollow:
     def curvature(self) -> float:
         """The largest curvature of the objective at the start."""
         return float(_curvature(self.problem, self.params))
+
+    @functools.cached_property
+    def kinks(self) -> bool:
+        """Whether the model has kinks, as it says or, if it does not, as its program does."""
+        problem = self.problem
+        if problem.model.smooth is not None:
+            return not problem.model.smooth
+        return has_kinks(lambda params: problem.model(params, problem.data.inputs), self.params)
 
     @property
     def horizon(self) -> float:

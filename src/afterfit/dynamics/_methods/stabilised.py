@@ -30,7 +30,8 @@ class Stabilised(Stepping):
 
     @classmethod
     def preferred(cls, flow: FlowToFollow) -> str:
-        return f"{flow.stiff}, and {Implicit.obstacle(flow.problem, flow.params)}"
+        not_implicit = Implicit.obstacle(flow.problem, flow.params)
+        return f"{flow.stiff}, and {not_implicit or 'the model has kinks, at which implicit steps get short'}"
 
     def solver(self, problem: Problem, chart: Chart) -> Solver:
         from afterfit.dynamics._solvers.chebyshev import chebyshev_solver
