@@ -28,7 +28,7 @@ from afterfit.models import (
     Tangent,
 )
 from afterfit.models._inputs import Entries, OneHot, Rows, Signature, as_inputs
-from afterfit.penalties import L1, L2, NoPenalty, Nuclear, Sum
+from afterfit.penalties import L1, L2, ElasticNet, GroupLasso, NoPenalty, Nuclear, Sum
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -90,6 +90,11 @@ PENALTIES = {
     "L1": L1(0.7),
     "L2": L2(0.7),
     "nuclear": Nuclear(0.7),
+    "elastic": ElasticNet(0.7, 0.3),
+    "groups": GroupLasso(0.7, size=2),
+    "L1 + groups": L1(0.7) + GroupLasso(0.2),
+    "nuclear + L2": Nuclear(0.7) + L2(0.2),
+    "L1 + groups + L2 + L2": Sum(0.5, (L2(0.3), L1(0.7) + GroupLasso(0.2) + L2(0.4))),
     "L1 + L2": L1(0.7) + L2(0.2),
     "L2 + L1": Sum(0.5, (L2(0.2), L1(0.7))),
     "L1 + L1": L1(0.7) + L1(0.2),
@@ -117,6 +122,9 @@ def test_what_a_penalty_states_is_so(name):
         np.testing.assert_allclose(penalty.weighted_value(as_jax(x)), penalty.decay / 2 * np.sum(flat(x) ** 2))
     if penalty.norm == "l1":
         np.testing.assert_allclose(penalty.value(as_jax(x)), np.sum(np.abs(flat(x))))
+    if penalty.norm == "group":
+        expected = sum(map(np.linalg.norm, x["W"])) + np.linalg.norm(x["b"])
+        np.testing.assert_allclose(penalty.value(as_jax(x)), expected)
     if penalty.norm == "nuclear":
         W = x["U"] @ x["V"].T if name == "of weights" else x["W"]
         np.testing.assert_allclose(penalty.value(as_jax(x)), np.linalg.norm(W, "nuc"))

@@ -18,7 +18,7 @@ from small_problems import X, Y, posed, reference, task
 import afterfit as af
 from afterfit._base.errors import SpecError
 from afterfit._training.experiment import Experiment
-from afterfit.dynamics import GradientDescent, GradientFlow, RiemannianFlow
+from afterfit.dynamics import GradientDescent, GradientFlow, ProximalGradient, RiemannianFlow
 from afterfit.dynamics import _methods as methods
 from afterfit.dynamics import _tangent as tangent
 from afterfit.dynamics._methods import FlowState, Method
@@ -32,7 +32,7 @@ from afterfit.models import (
     SymmetricFactorisation,
     Tangent,
 )
-from afterfit.penalties import L1, L2, NoPenalty, Nuclear
+from afterfit.penalties import L1, L2, ElasticNet, GroupLasso, NoPenalty, Nuclear
 from afterfit.tasks import MatrixCompletion, ModularArithmetic, SparseClassification, SparseRecovery
 
 # Every method against SciPy on the gradient of the problem, and so against every other.
@@ -312,6 +312,96 @@ def test_l1_path_drifts_on_straight_lines_between_events():
     assert np.all(np.abs(slopes) < 3)
 
 
+# Any penalty with a proximal map.
+
+COMPLETION = {"task": MatrixCompletion(6, 6, 1, observed=0.5), "model": Linear(), "init": Gaussian(0.5)}
+KINKED = {
+    "groups": LASSO | {"penalty": GroupLasso(0.01, size=4)},
+    "sparse groups": LASSO | {"penalty": L1(0.005) + GroupLasso(0.01, size=4)},
+    "nuclear": COMPLETION | {"penalty": Nuclear(0.02)},
+    "labels": SMOOTH["labels"] | {"model": Linear(), "penalty": ElasticNet(0.05, 0.8)},
+    "diagonal": LASSO | {"model": DiagonalNet(), "penalty": L1(0.01)},
+    "factors": SMOOTH["matrix"] | {"penalty": L1(0.01)},
+}
+
+
+@pytest.mark.parametrize("beta", [1e-2, 1e-4, 1e-6])
+def test_proximal_flow_is_the_exact_path_at_all_times(beta):
+    # Weights come to rest at 0, leave it and change sign on the way, in fast and in slow time.
+    spec, until = LASSO | {"penalty": L1(beta)}, 1 / beta
+    exact = follow("path", spec, until).curves.weights.values
+    assert np.any(np.sign(exact[0]) * np.sign(exact[-1]) < 0)
+    assert np.any(exact[-1] == 0)
+    for rtol in (1e-4, 1e-5):
+        found = follow("proximal", spec, until, rtol=rtol).curves.weights.values
+        errors = np.linalg.norm(found - exact, axis=1) / np.linalg.norm(exact, axis=1)
+        assert np.max(errors) <= 30 * rtol  # as of the other methods, above
+    assert np.array_equal(found[-1] == 0, exact[-1] == 0)
+
+
+@pytest.mark.parametrize("name", KINKED)
+def test_proximal_flow_is_the_limit_of_proximal_descent(name):
+    spec = KINKED[name]
+    flow = follow("proximal", spec, 60.0, rtol=1e-6)
+    steps = (0.004, 0.002)
+    ends = [flat(af.train(**spec, dynamics=ProximalGradient(lr, round(60 / lr))).params) for lr in steps]
+    coarse, fine = (np.linalg.norm(end - flat(flow.params)) for end in ends)
+    # First order in lr, so that the flow is where the two of them point to.
+    assert fine <= 0.6 * coarse
+    limit = 2 * ends[1] - ends[0]
+    assert np.linalg.norm(flat(flow.params) - limit) <= 2e-4 * np.linalg.norm(limit)
+    assert np.array_equal(flat(flow.params) == 0, ends[1] == 0)
+    loose = follow("proximal", spec, 60.0)
+    assert np.linalg.norm(flat(loose.params) - flat(flow.params)) <= 30 * 1e-4 * np.linalg.norm(limit)
+
+
+def groups_of_four(w):
+    return sum(cp.norm(w[k : k + 4]) for k in range(0, 20, 4))
+
+
+PROGRAMS = {
+    "groups": lambda w, X, y: 0.5 * cp.sum_squares(X @ w - y) + 0.01 * groups_of_four(w),
+    "sparse groups": lambda w, X, y: 0.5 * cp.sum_squares(X @ w - y) + 0.005 * cp.norm1(w) + 0.01 * groups_of_four(w),
+    "nuclear": lambda w, X, y: cp.sum_squares(cp.multiply(X.mask, w - y)) + 0.02 * cp.normNuc(w),
+    "labels": lambda w, X, y: (
+        cp.sum(cp.logistic(-cp.multiply(y, X @ w))) / len(y) + 0.05 * (0.8 * cp.norm1(w) + 0.1 * cp.sum_squares(w))
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_proximal_flow_ends_at_the_convex_program(name):
+    spec = KINKED[name]
+    run = af.train(**spec, dynamics=GradientFlow("settled"), observations=40)
+    assert run.method.startswith("proximal")
+    found, data = run.params["weights"], Experiment(**spec, dynamics=GradientFlow(1.0)).draw()
+    w = cp.Variable(found.shape)
+    cp.Problem(cp.Minimize(PROGRAMS[name](w, data.inputs, data.targets))).solve(solver=cp.CLARABEL)
+    # At rest is to 10⁻⁴ of the norm.
+    np.testing.assert_allclose(found, w.value, atol=1e-3 * np.linalg.norm(w.value))
+
+
+@pytest.mark.parametrize("penalty", [L1, GroupLasso], ids=["L1", "groups"])
+def test_the_cost_of_a_proximal_flow_does_not_grow_with_the_slow_time_scale(penalty):
+    steps = []
+    for beta in (1e-2, 1e-4, 1e-6):
+        run = follow("proximal", LASSO | {"penalty": penalty(beta)}, 20 / beta)
+        steps.append(run.work["steps_accepted"] + run.work["steps_rejected"])
+    assert max(steps) <= 3 * min(steps), steps
+
+
+@pytest.mark.parametrize("name", ["net", "matrix"])
+def test_the_rows_of_the_jacobian_are_the_gradients_of_the_outputs(name):
+    spec = SMOOTH[name]
+    with jax.enable_x64(True):
+        problem, params = posed(spec["model"], spec["init"], spec["penalty"], spec["task"])
+        start, tree = jax.flatten_util.ravel_pytree(params)
+        J = jax.jacfwd(lambda v: tangent.outputs(problem, tree(v)).ravel())(start)
+        rows = tangent.rows(problem, params)
+        flattened = np.concatenate([np.reshape(leaf, (len(J), -1)) for leaf in jax.tree.leaves(rows)], axis=1)
+    np.testing.assert_allclose(flattened, J, atol=1e-12)
+
+
 # What is chosen, and what is said.
 
 
@@ -324,7 +414,9 @@ def test_l1_path_drifts_on_straight_lines_between_events():
         (SMOOTH["labels"] | {"model": DiagonalProduct(3)}, 1e6, "dual", "21 parameters.*4 dual variables"),
         (SMOOTH["matrix"], 1.0, "explicit", "mild"),
         (SMOOTH["matrix"], 1e6, "implicit", "few"),
-        (SMOOTH["matrix"] | {"penalty": Nuclear(0.01)}, 1e6, "explicit", "Nuclear has kinks"),
+        (SMOOTH["matrix"] | {"penalty": Nuclear(0.01)}, 1e6, "proximal", "Nuclear has kinks"),
+        (SMOOTH["matrix"] | {"penalty": Nuclear(0.01, of="weights")}, 1e6, "explicit", "has kinks"),
+        (SMOOTH["net"] | {"penalty": GroupLasso(0.01)}, 1e6, "stabilised", "GroupLasso has kinks"),
         (
             {"task": ModularArithmetic(p=31, fraction=0.9), "model": MLP((4,)), "init": He(), "penalty": L2(1e-4)},
             1e9,
@@ -350,6 +442,8 @@ def test_the_flow_chooses_its_method_and_says_why(spec, until, method, reason):
         ("path", SMOOTH["matrix"], "models.Linear under penalties.L1"),
         ("implicit", SMOOTH["matrix"] | {"penalty": Nuclear(0.1)}, "Nuclear has kinks"),
         ("dual", SMOOTH["labels"] | {"penalty": L1(0.1)}, "L2.*not L1"),
+        ("proximal", SMOOTH["matrix"], "L2 has none.*implicit"),
+        ("proximal", SMOOTH["matrix"] | {"penalty": Nuclear(0.1, of="weights")}, "has no proximal map"),
     ],
 )
 def test_a_method_that_cannot_is_refused_with_those_that_can(method, spec, message):
@@ -370,9 +464,9 @@ def test_wrong_settings_are_refused():
         af.train(**SMOOTH["matrix"] | {"penalty": NoPenalty()}, dynamics=RiemannianFlow(1.0))
 
 
-@pytest.mark.parametrize("method", ["dual", "explicit", "implicit", "stabilised", "path"])
+@pytest.mark.parametrize("method", ["dual", "explicit", "implicit", "stabilised", "path", "proximal"])
 def test_every_method_stops_at_its_step_limit_and_keeps_what_it_has(method):
-    spec = LASSO if method == "path" else SMOOTH["labels"]
+    spec = LASSO if method in ("path", "proximal") else SMOOTH["labels"]
     run = af.train(**spec, dynamics=GradientFlow(1e4, first=1e3, method=method, max_steps=6), observations=4)
     assert run.status == "step limit"
     assert "max_steps (now 6)" in run.message

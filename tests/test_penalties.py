@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import afterfit.dynamics
 from afterfit._base.errors import SpecError
 from afterfit.models import MLP, DiagonalNet, Linear, MatrixFactorisation, SymmetricFactorisation
-from afterfit.penalties import L1, L2, NoPenalty, Nuclear, Penalty, Sobolev, Sum
+from afterfit.penalties import L1, L2, ElasticNet, GroupLasso, NoPenalty, Nuclear, Penalty, Sobolev, Sum
 from afterfit.tasks import MatrixCompletion, SparseRecovery, TeacherStudent
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -25,18 +25,34 @@ pytestmark = pytest.mark.usefixtures("x64")
 LIKE = {"W": np.zeros((3, 4)), "b": np.zeros(4)}
 
 
+def group_norms(p):
+    """Rows of the matrix, and pairs of the vector, as a loop."""
+    groups = [*p["W"], p["b"][:2], p["b"][2:]]
+    return sum(np.sqrt(np.sum(group**2)) for group in groups)
+
+
 PENALTIES = {
     "L1": (L1(0.7), lambda p: np.abs(p["W"]).sum() + np.abs(p["b"]).sum()),
     "L2": (L2(0.7), lambda p: (np.square(p["W"]).sum() + np.square(p["b"]).sum()) / 2),
     "Nuclear": (Nuclear(0.7), lambda p: np.linalg.norm(p["W"], "nuc")),
     "NoPenalty": (NoPenalty(), lambda p: 0.0),
     "L1+L2": (L1(0.3) + L2(2.0), lambda p: 0.3 * np.abs(flat(p)).sum() + np.square(flat(p)).sum()),
+    "ElasticNet": (ElasticNet(0.7, 0.8), lambda p: 0.8 * np.abs(flat(p)).sum() + 0.1 * np.square(flat(p)).sum()),
+    "GroupLasso": (GroupLasso(0.7, size=2), group_norms),
+    "L1+L2+GroupLasso": (
+        Sum(2.0, (L1(0.15), L2(1.0))) + GroupLasso(0.5, size=2),
+        lambda p: 0.3 * np.abs(flat(p)).sum() + np.square(flat(p)).sum() + 0.5 * group_norms(p),
+    ),
+    "Nuclear+L2": (
+        Nuclear(0.5) + Sum(2.0, (L2(0.2), L2(0.1))),
+        lambda p: 0.5 * np.linalg.norm(p["W"], "nuc") + 0.3 * np.square(flat(p)).sum(),
+    ),
     "Sum": (
         Sum(3.0, (Nuclear(0.5), L1(0.2))),
         lambda p: 0.5 * np.linalg.norm(p["W"], "nuc") + 0.2 * np.abs(flat(p)).sum(),
     ),
 }
-WITH_PROX = ["L1", "L2", "Nuclear", "NoPenalty", "L1+L2"]
+WITH_PROX = [name for name in PENALTIES if name != "Sum"]
 each = pytest.mark.parametrize("name", PENALTIES)
 
 
@@ -100,14 +116,24 @@ def test_prox_is_optimal_and_firmly_nonexpansive(name, seed, zeros, step):
     assert moved @ moved <= moved @ (flat(x) - flat(y)) + 1e-12
 
 
-@pytest.mark.parametrize("name", ["L1", "L2", "Nuclear", "L1+L2"])
+@pytest.mark.parametrize("name", [name for name in WITH_PROX if name != "NoPenalty"])
 def test_weighted_prox_against_a_convex_solver(name):
     penalty, _ = PENALTIES[name]
     x, step = trees(5, "none"), 0.9
     W, b = cp.Variable((3, 4)), cp.Variable(4)
     l1 = cp.sum(cp.abs(W)) + cp.sum(cp.abs(b))
     l2 = (cp.sum_squares(W) + cp.sum_squares(b)) / 2
-    h = {"L1": 0.7 * l1, "L2": 0.7 * l2, "Nuclear": 0.7 * cp.normNuc(W), "L1+L2": 0.3 * l1 + 2.0 * l2}[name]
+    groups = cp.sum(cp.norm(W, axis=1)) + cp.norm(b[:2]) + cp.norm(b[2:])
+    h = {
+        "L1": 0.7 * l1,
+        "L2": 0.7 * l2,
+        "Nuclear": 0.7 * cp.normNuc(W),
+        "L1+L2": 0.3 * l1 + 2.0 * l2,
+        "ElasticNet": 0.7 * (0.8 * l1 + 0.2 * l2),
+        "GroupLasso": 0.7 * groups,
+        "L1+L2+GroupLasso": 0.3 * l1 + 2.0 * l2 + 0.5 * groups,
+        "Nuclear+L2": 0.5 * cp.normNuc(W) + 0.6 * l2,
+    }[name]
     near = (cp.sum_squares(W - x["W"]) + cp.sum_squares(b - x["b"])) / 2
     cp.Problem(cp.Minimize(near + step * h)).solve(solver=cp.CLARABEL)
     found = penalty.weighted_prox(as_jax(x), jnp.asarray(step))
@@ -136,8 +162,33 @@ def test_subgradients_at_kinks_are_the_shortest():
     expected = np.outer(a, b) / (np.linalg.norm(a) * np.linalg.norm(b))
     np.testing.assert_allclose(Nuclear(1.0).subgradient(low)["W"], expected, atol=1e-14)
     zero = as_jax(LIKE)
-    for penalty in (L1(1.0), Nuclear(1.0)):
+    for penalty in (L1(1.0), Nuclear(1.0), GroupLasso(1.0), ElasticNet(1.0)):
         np.testing.assert_array_equal(flat(penalty.subgradient(zero)), 0)
+
+
+def test_groups_are_what_comes_into_a_unit_and_single_entries_of_vectors():
+    params = MLP((5,), "all").parameters(TeacherStudent(d=3, hidden=4, outputs=2, n=5, n_test=2).signature)
+    params = random_like(params, np.random.default_rng(2))
+    first, last = params["layers"]
+    expected = sum(np.linalg.norm(incoming) for layer in (first, last) for incoming in layer["weight"])
+    expected += np.abs(first["bias"]).sum() + np.abs(last["bias"]).sum()
+    np.testing.assert_allclose(GroupLasso(1.0).value(as_jax(params)), expected, rtol=1e-12)
+    cube = {"T": np.random.default_rng(3).standard_normal((2, 3, 4)), "s": np.asarray(-2.0)}
+    expected = sum(np.linalg.norm(cube["T"][k].ravel()) for k in range(2)) + 2.0
+    np.testing.assert_allclose(GroupLasso(1.0, size=2).value(as_jax(cube)), expected, rtol=1e-12)
+
+
+def test_proximal_maps_have_derivatives_of_their_own_at_kinks_and_off_them():
+    # Flows solve with them. At 0, and at a matrix with equal or no singular values, JAX's own would be no numbers.
+    eye = {"W": np.eye(3, 4), "b": np.zeros(4)}
+    for name in WITH_PROX:
+        penalty, _ = PENALTIES[name]
+        for x in (trees(1, "none"), trees(2, "rank"), trees(3, "all"), eye):
+            along = trees(4, "none")
+            prox = lambda t, penalty=penalty: penalty.prox(as_jax(t), jnp.asarray(0.37))  # noqa: E731
+            _, change = jax.jvp(prox, (as_jax(x),), (as_jax(along),))
+            up, down = (flat(prox(jax.tree.map(lambda a, d, e=e: a + e * d, x, along))) for e in (1e-6, -1e-6))
+            np.testing.assert_allclose(flat(change), (up - down) / 2e-6, atol=1e-5, err_msg=name)
 
 
 def test_nuclear_norm_leaves_vectors_alone():
@@ -197,6 +248,10 @@ def test_sobolev_compares_slopes(biases):
         (lambda: L2(float("nan")), "got nan"),
         (lambda: Sum(-1.0, (L1(1.0),)), "got -1"),
         (lambda: Sum(1.0, ()), "at least one penalty"),
+        (lambda: ElasticNet(1.0, 0.0), "between 0 and 1, got 0.0: for 0 use L2"),
+        (lambda: ElasticNet(-1.0), "0 or more, got -1.0"),
+        (lambda: GroupLasso(1.0, size=0), "1 or more entries of a vector, got 0"),
+        (lambda: GroupLasso(1.0, size=3).value({"w": jnp.ones(4)}), "groups of 3 entries.*size that divides 4"),
         (lambda: Nuclear(1.0, of="weight"), "'weight'.*'weights'"),
         (lambda: Nuclear(1.0).value({"w": jnp.ones(3)}), "needs a matrix"),
         (lambda: Nuclear(1.0, of="weights").bind(MLP((3,)), None), "model of a matrix, not MLP"),
@@ -224,10 +279,11 @@ class Quartic(Penalty):
     [
         Quartic(1.0),
         L1(1.0) + Nuclear(1.0),
-        L2(1.0) + L2(1.0) + L1(1.0),
+        GroupLasso(1.0) + GroupLasso(1.0, size=2),
+        ElasticNet(1.0) + L2(1.0),
         Nuclear(1.0, of="weights").bind(DiagonalNet(), None),
     ],
-    ids=["own", "L1+Nuclear", "three", "of weights"],
+    ids=["own", "L1+Nuclear", "groups", "elastic", "of weights"],
 )
 def test_a_missing_proximal_map_is_refused_with_a_way_out(penalty):
     with pytest.raises(SpecError, match="proximal map") as refusal:

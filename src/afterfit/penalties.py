@@ -5,13 +5,14 @@ exists a proximal map. This is *coupled* weight decay: the penalty's gradient go
 the loss's. *Decoupled* weight decay is not a penalty but part of an optimiser: `dynamics.AdamW(weight_decay=…)`.
 
 A new penalty is a subclass of `Penalty` with `value`; `subgradient` is JAX's gradient of it unless you know
-better, and `prox` is only needed for proximal descent. What else is known of it (`smooth = True`, …) opens methods and
-theorems to it. Penalties add up: `L1(1e-5) + L2(1e-3)`.
+better, and `prox` is only needed for proximal descent and for flows across kinks. What else is known of it
+(`smooth = True`, …) opens methods and theorems to it. Penalties add up: `L1(1e-5) + L2(1e-3)`.
 """
 
 from __future__ import annotations
 
 import abc
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from afterfit.models import Model
     from afterfit.tasks import Data
 
-__all__ = ["L1", "L2", "NoPenalty", "Nuclear", "Penalty", "Sobolev", "Sum"]
+__all__ = ["L1", "L2", "ElasticNet", "GroupLasso", "NoPenalty", "Nuclear", "Penalty", "Sobolev", "Sum"]
 
 
 def __dir__() -> list[str]:
@@ -40,13 +41,23 @@ class Penalty(Spec):
     - `smooth`: whether h has a continuous gradient where the model has one. A flow that meets kinks is followed by
       other means, and a penalty that does not say it is smooth is taken to have some.
     - `degree`: h(c·params) = c^degree · h(params) for c > 0.
-    - `norm`: `"l1"` or `"nuclear"` where h is that norm, of the parameters or of the weights that they stand for.
+    - `norm`: `"l1"`, `"group"` (a sum of Euclidean norms of groups of entries) or `"nuclear"` where h is that norm, of
+      the parameters or of the weights that they stand for.
     - `decay`: λ where β·h = ½λ‖θ‖², weight decay; 0 where there is no penalty.
     - `subgradient` and `prox`, where there is something better than JAX's gradient, and than nothing.
     """
 
     formula: ClassVar[tuple[str, ...]] = ("value", "subgradient", "bind", "weighted_value", "weighted_subgradient")
-    capabilities: ClassVar[tuple[str, ...]] = ("smooth", "degree", "norm", "decay", "subgradient", "prox", "proximal")
+    capabilities: ClassVar[tuple[str, ...]] = (
+        "smooth",
+        "degree",
+        "norm",
+        "decay",
+        "subgradient",
+        "prox",
+        "proximal",
+        "parts",
+    )
 
     smooth: ClassVar[bool] = False
     norm: ClassVar[str | None] = None
@@ -76,6 +87,11 @@ class Penalty(Spec):
     def proximal(self) -> bool:
         """Whether there is a `prox`."""
         return type(self).prox is not Penalty.prox
+
+    @property
+    def parts(self) -> tuple[tuple[float | Array, Penalty], ...]:
+        """What it is a sum of, each with a factor: Σ factor·(β·h of the part)."""
+        return ((1.0, self),)
 
     @abc.abstractmethod
     def value(self, params: PyTree[Array]) -> Float[Array, ""]:
@@ -179,6 +195,96 @@ class L2(Penalty):
         return jax.tree.map(lambda leaf: leaf / (1 + step), params)
 
 
+class ElasticNet(Penalty):
+    """ρ‖θ‖₁ + ½(1 − ρ)‖θ‖₂², ρ = `l1_ratio` between 0 and 1 (Zou and Hastie 2005), as scikit-learn writes it.
+
+    It is `L1(β·ρ) + L2(β·(1 − ρ))` with one strength to turn. The prox is soft thresholding, then shrinking.
+
+    ```python
+    ElasticNet(1e-3, l1_ratio=0.9)
+    ```
+    """
+
+    l1_ratio: float = 0.5
+
+    def __check_init__(self):
+        if isinstance(self.l1_ratio, float):  # not while JAX traces it
+            require(
+                0 < self.l1_ratio < 1,
+                f"ElasticNet.l1_ratio must lie between 0 and 1, got {self.l1_ratio}: for 0 use L2, for 1 use L1.",
+            )
+
+    def value(self, params: PyTree[Array]) -> Float[Array, ""]:
+        return self.l1_ratio * L1(1.0).value(params) + (1 - self.l1_ratio) * L2(1.0).value(params)
+
+    def subgradient(self, params: PyTree[Array]) -> PyTree[Array]:
+        return jax.tree.map(lambda leaf: self.l1_ratio * jnp.sign(leaf) + (1 - self.l1_ratio) * leaf, params)
+
+    def prox(self, params: PyTree[Array], step: float | Float[Array, ""]) -> PyTree[Array]:
+        return L2(1.0).prox(L1(1.0).prox(params, step * self.l1_ratio), step * (1 - self.l1_ratio))
+
+
+class GroupLasso(Penalty):
+    """Σ ‖θ_G‖₂ over groups G of parameters, which are 0 together or not at all (Yuan and Lin 2006).
+
+    A group is a row of a matrix: in weights of shape (outputs, inputs), as `MLP` has them, what comes into one unit. Of
+    arrays with more axes it is all that belongs to one place of the first. A vector falls into groups of `size`
+    consecutive entries; with the default of 1 each is a group of its own, so that biases are under an L1 penalty.
+    Groups are not weighted: where sizes differ, Yuan and Lin multiply each norm by √size, and here a large group costs
+    no more than a small one.
+
+    The subgradient is θ_G/‖θ_G‖, and 0 where a group is 0; the prox shortens every group by the step, to 0 at most.
+
+    ```python
+    GroupLasso(1e-3, size=5)  # for models.Linear on vectors: 5 weights at a time
+    ```
+    """
+
+    norm = "group"
+
+    size: int = 1
+
+    def __check_init__(self):
+        require(self.size >= 1, f"GroupLasso.size must be 1 or more entries of a vector, got {self.size}.")
+
+    @property
+    def degree(self) -> int:
+        return 1
+
+    def value(self, params: PyTree[Array]) -> Float[Array, ""]:
+        return _total(jax.tree.map(lambda leaf: jnp.sum(self._lengths(leaf)), params))
+
+    def subgradient(self, params: PyTree[Array]) -> PyTree[Array]:
+        return self._scaled(params, lambda length: 1 / jnp.where(length > 0, length, 1.0))
+
+    def prox(self, params: PyTree[Array], step: float | Float[Array, ""]) -> PyTree[Array]:
+        return self._scaled(params, lambda length: jnp.where(length > step, 1 - step / jnp.maximum(length, step), 0.0))
+
+    def _scaled(self, params: PyTree[Array], factor: Callable[[Array], Array]) -> PyTree[Array]:
+        """Every group times a function of its length."""
+
+        def of_array(leaf: Array) -> Array:
+            return (factor(self._lengths(leaf))[:, None] * self._groups(leaf)).reshape(leaf.shape)
+
+        return jax.tree.map(of_array, params)
+
+    def _lengths(self, leaf: Array) -> Float[Array, " groups"]:
+        squares = jnp.sum(self._groups(leaf) ** 2, axis=1)
+        there = squares > 0  # the root of 0 has no derivative, and 0 would be multiplied by infinity
+        return jnp.where(there, jnp.sqrt(jnp.where(there, squares, 1.0)), 0.0)
+
+    def _groups(self, leaf: Array) -> Float[Array, "groups size"]:
+        if leaf.ndim >= 2:
+            return leaf.reshape(leaf.shape[0], -1)
+        size = self.size if leaf.ndim else 1
+        require(
+            leaf.size % size == 0,
+            f"GroupLasso has groups of {self.size} entries, and a vector of {leaf.size} parameters does not fall into "
+            f"such: choose a size that divides {leaf.size}.",
+        )
+        return leaf.reshape(-1, size)
+
+
 class Nuclear(Penalty):
     """The nuclear norm ‖A‖_* (the sum of the singular values).
 
@@ -229,11 +335,36 @@ class Nuclear(Penalty):
         return jax.tree.map(lambda leaf: of_matrix(leaf) if leaf.ndim == 2 else jnp.zeros_like(leaf), params)
 
     def prox(self, params: PyTree[Array], step: float | Float[Array, ""]) -> PyTree[Array]:
-        def of_matrix(A: Float[Array, "m n"]) -> Float[Array, "m n"]:
-            U, s, Vt = jnp.linalg.svd(A, full_matrices=False)
-            return (U * jnp.maximum(s - step, 0)) @ Vt
+        return jax.tree.map(lambda leaf: _thresholded(leaf, step) if leaf.ndim == 2 else leaf, params)
 
-        return jax.tree.map(lambda leaf: of_matrix(leaf) if leaf.ndim == 2 else leaf, params)
+
+@jax.custom_jvp
+def _thresholded(A: Float[Array, "m n"], step: float | Float[Array, ""]) -> Float[Array, "m n"]:
+    """A with its singular values made smaller by `step`, to 0 at most."""
+    U, s, Vt = jnp.linalg.svd(A, full_matrices=False)
+    return (U * jnp.maximum(s - step, 0)) @ Vt
+
+
+@_thresholded.defjvp
+def _thresholded_jvp(primals: tuple[Array, Any], tangents: tuple[Array, Any]) -> tuple[Array, Array]:
+    """In closed form: JAX's derivative of singular vectors is no number where singular values are equal, or 0."""
+    (A, step), (E, d_step) = primals, tangents
+    if A.shape[0] < A.shape[1]:
+        value, change = _thresholded_jvp((A.T, step), (E.T, d_step))
+        return value.T, change.T
+    U, s, Vt = jnp.linalg.svd(A, full_matrices=False)
+    f, kept = jnp.maximum(s - step, 0), s > step
+    # (f(sᵢ) − f(sⱼ))/(sᵢ − sⱼ) and (f(sᵢ) + f(sⱼ))/(sᵢ + sⱼ), without dividing by 0.
+    one = kept[:, None] != kept
+    differences = jnp.where(
+        one, (f[:, None] + f) / jnp.where(one, jnp.abs(s[:, None] - s), 1.0), (kept[:, None] & kept).astype(s.dtype)
+    )
+    sums = s[:, None] + s
+    means = (f[:, None] + f) / jnp.where(sums > 0, sums, 1.0)
+    inside = U.T @ E @ Vt.T
+    rotated = (differences * (inside + inside.T) + means * (inside - inside.T)) / 2 - d_step * jnp.diag(kept * 1.0)
+    outside = (E @ Vt.T - U @ inside) * (f / jnp.where(s > 0, s, 1.0))
+    return (U * f) @ Vt, (U @ rotated + outside) @ Vt
 
 
 class _NuclearOfWeights(Penalty):
@@ -314,10 +445,20 @@ class Sum(Penalty):
         return degrees.pop() if len(degrees) == 1 else None
 
     @property
+    def parts(self) -> tuple[tuple[float | Array, Penalty], ...]:
+        return tuple((self.strength * factor, part) for p in self.penalties for factor, part in p.parts)
+
+    @property
     def proximal(self) -> bool:
-        # prox of L1 + L2 is soft-thresholding, then shrinking; sums in general have no such composition.
-        known = sorted("l1" if p.norm == "l1" else "l2" if p.decay is not None else "" for p in self.penalties)
-        return known == ["l1", "l2"]
+        _, norms = self._decays_and_norms()
+        known = len(norms) <= 1 or [part.norm for _, part in norms] == ["l1", "group"]
+        return known and all(part.degree == 1 and part.proximal for _, part in norms)
+
+    def _decays_and_norms(self) -> tuple[list[tuple[Any, Penalty]], list[tuple[Any, Penalty]]]:
+        """Its parts: those that are weight decay, and the others, L1 first; without the strength of the whole."""
+        parts = [pair for penalty in self.penalties for pair in penalty.parts]
+        others = [pair for pair in parts if pair[1].decay is None]
+        return [pair for pair in parts if pair[1].decay is not None], sorted(others, key=lambda p: p[1].norm != "l1")
 
     def value(self, params: PyTree[Array]) -> Float[Array, ""]:
         return _total([penalty.weighted_value(params) for penalty in self.penalties])
@@ -327,10 +468,18 @@ class Sum(Penalty):
         return jax.tree.map(lambda *gs: _total(list(gs)), *parts)
 
     def prox(self, params: PyTree[Array], step: float | Float[Array, ""]) -> PyTree[Array]:
-        require(self.proximal, "the proximal map of a sum is known for L1 + L2 only: use GradientDescent.")
-        for penalty in sorted(self.penalties, key=lambda penalty: penalty.norm != "l1"):
-            params = penalty.weighted_prox(params, step)
-        return params
+        require(
+            self.proximal,
+            "the proximal map of a sum is known for L1, GroupLasso, L1 + GroupLasso, or another norm with a prox, "
+            "each with or without L2: use GradientDescent.",
+        )
+        # Soft thresholding, then shortening groups (Yu 2013, "On decomposing the proximal map"). Weight decay last: the
+        # prox of a norm commutes with scaling, so that of norm + ½λ‖θ‖² is the norm's, divided by 1 + step·λ.
+        decays, norms = self._decays_and_norms()
+        for factor, part in norms:
+            params = part.weighted_prox(params, step * factor)
+        decay = sum(factor * part.decay for factor, part in decays)
+        return jax.tree.map(lambda leaf: leaf / (1 + step * decay), params) if decays else params
 
 
 def _total(values: PyTree[Array]) -> Array:

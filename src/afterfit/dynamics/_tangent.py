@@ -17,7 +17,18 @@ from afterfit._base.kernels import gram_of_examples
 from afterfit.dynamics._problem import Problem
 from afterfit.models._inputs import as_inputs
 
-__all__ = ["Linearisation", "curvature", "gram", "kernel", "linearise", "of_weights", "outputs", "residual", "targets"]
+__all__ = [
+    "Linearisation",
+    "curvature",
+    "gram",
+    "kernel",
+    "linearise",
+    "of_weights",
+    "outputs",
+    "residual",
+    "rows",
+    "targets",
+]
 
 _TOGETHER = 2**26  # numbers of a Jacobian that are held at once: half a gigabyte
 
@@ -69,6 +80,16 @@ def kernel(problem: Problem, params: PyTree[Array]) -> Float[Array, "m m"]:
     if model.separate:
         return gram_of_examples(model, params, inputs.apart(n))
     return gram(linearise(problem, params))
+
+
+def rows(problem: Problem, params: PyTree[Array]) -> PyTree[Float[Array, "m ..."]]:
+    """J itself: a tree as the parameters are, each array with a first axis more, for the outputs in a row."""
+    model, inputs, n = problem.model, as_inputs(problem.data.inputs), problem.data.n
+    if model.separate:
+        jacobian = jax.vmap(lambda x: jax.jacrev(lambda p: jnp.ravel(model(p, x)))(params))(inputs.apart(n))
+        return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), jacobian)
+    at = linearise(problem, params)
+    return jax.vmap(at.pull_back)(jnp.eye(at.value.size, dtype=at.value.dtype).reshape(-1, *at.value.shape))
 
 
 def gram(at: Linearisation) -> Float[Array, "m m"]:

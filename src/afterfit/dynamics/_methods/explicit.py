@@ -15,7 +15,7 @@ _MILD = 1e3  # curvature x time up to which an explicit method is as quick as an
 
 
 class Explicit(Stepping):
-    """Tsitouras' 5(4) pair, from Diffrax, for mild problems and for penalties with kinks.
+    """Tsitouras' 5(4) pair, from Diffrax, for mild problems, and for penalties with kinks and no prox.
 
     Its steps stay below a few times 1/ρ, ρ the largest curvature.
     """
@@ -30,6 +30,8 @@ class Explicit(Stepping):
     @classmethod
     def preferred(cls, flow: FlowToFollow) -> str | None:
         penalty = flow.problem.penalty
+        if not penalty.smooth and flow.problem.model.smooth is False:
+            return None  # kinks of both: it comes to a stop, and looser steps that do not look at each parameter do not
         if not penalty.smooth:
             return (
                 f"the penalty {type(penalty).__name__} has kinks, at which steps get short: "
