@@ -24,6 +24,9 @@ from afterfit import Experiment, SpecError, dynamics, inits, models, penalties, 
 from afterfit._base.errors import nearest
 from afterfit._base.spec import Spec
 
+CONSTANT = {"kind": "constant_schedule", "value": 0.5}
+STEPWISE = {"kind": "piecewise_constant_schedule", "init_value": 1.0, "boundaries_and_scales": {3: 0.1}}
+
 # Of every noun an instance or two with settings that differ from the defaults.
 NOUNS = [
     tasks.SparseRegression(8, 6, 2, "sign", "gaussian", 0.25, "half_mean", 50, precision="single"),
@@ -60,9 +63,15 @@ NOUNS = [
     dynamics.ProjectedSubgradient(0.1, 7),
     dynamics.LossScaledDescent(0.1, 7),
     dynamics.SGD(0.1, 7, 32),
+    dynamics.SGD(0.1, 7, momentum=0.9, schedule=CONSTANT),
     dynamics.LabelNoiseSGD(0.1, 7, 0.5),
     dynamics.Adam(0.1, 7, 0.8, 0.9, 1e-4),
     dynamics.AdamW(0.1, 7, 0.8, 0.9, 1e-4, 0.3),
+    dynamics.GradientDescent(0.1, 7, batch=3, momentum=0.9, schedule=CONSTANT),
+    dynamics.Adam(0.1, 7, batch=3, schedule=STEPWISE),
+    dynamics.AdamW(0.1, 7, batch=3, schedule=STEPWISE),
+    dynamics.Optax({"kind": "lion", "learning_rate": 1e-3, "b1": 0.5}, lr=0.5, steps=7, batch=3),
+    dynamics.Optax([{"kind": "trace", "decay": 0.9}, {"kind": "scale_by_sign"}], steps=7, schedule=CONSTANT),
     dynamics.GradientFlow(2e4, 1e-5, 1e-7, 99, 1e-3, method="implicit"),
     dynamics.GradientFlow("settled", horizon=1e5),
     dynamics.RiemannianFlow(20.0, 1e-5, 1e-7, 99, 1e-3, method="implicit"),
