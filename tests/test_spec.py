@@ -37,7 +37,7 @@ NOUNS = [
     tasks.MatrixCompletion(4, 5, 2, observed=0.6, reduction="mean", precision="single"),
     tasks.MatrixSensing(4, 4, 2, truth="orthogonal", symmetric=True, N=9, measurements="rank_one"),
     tasks.MatrixSensing(4, 4, 2, coherence=0.5, reduction="half_sum", precision="single"),
-    tasks.ModularArithmetic(7, 0.5, "-", "tokens", precision="double"),
+    tasks.ModularArithmetic(7, 0.5, "-", "tokens", precision="double", loss_name="squared"),
     tasks.ReLURegression(7, 2, 30, precision="single"),
     tasks.FourierRegression(7, 9, (2, 3), (4,), 30, precision="single"),
     tasks.TeacherStudent(6, 4, 3, 8, 10, reduction="mean", precision="single"),

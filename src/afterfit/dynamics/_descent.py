@@ -102,7 +102,7 @@ class ProjectedSubgradient(Discrete):
     def check(self, problem: Problem, params: PyTree[Array]) -> None:
         design_matrix(problem)
         require(
-            problem.task.metric == "error",
+            problem.task.loss.metric == "error",
             "ProjectedSubgradient fits targets exactly and needs a task with a squared loss.",
         )
 

@@ -45,6 +45,6 @@ class LabelNoiseSGD(Discrete):
     def check(self, problem: Problem, params: PyTree[Array]) -> None:
         targets = as_inputs(problem.data.inputs).observed(problem.data.targets, problem.data.n)
         require(
-            problem.task.metric == "error" and targets.ndim == 1,
+            problem.task.loss.metric == "error" and targets.ndim == 1,
             "LabelNoiseSGD adds noise to real labels and needs a task with a squared loss and one output.",
         )
