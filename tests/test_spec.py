@@ -48,7 +48,7 @@ NOUNS = [
     models.MatrixFactorisation(3),
     models.SymmetricFactorisation(2),
     models.DeepMatrixFactorisation(4, 3),
-    models.MLP((5, 4), "all"),
+    models.MLP((5, 4), "all", activation="tanh"),
     models.EmbeddingMLP(3, 5),
     models.Difference(models.Difference(models.MLP((5,), "hidden"))),
     models.Tangent(models.MLP((5,), "hidden")),
@@ -86,7 +86,7 @@ NOUNS = [
     inits.ZeroLastLayer(inits.He(2.0), seed=3),
     inits.Symmetrised(inits.He(2.0), seed=3),
 ]
-HOLDING_THINGS = {"Arrays", "Images", "Function"}  # arrays, files and functions: not in a specification
+HOLDING_THINGS = {"Arrays", "Images", "Function", "From"}  # arrays, files and functions: not in a specification
 EXPERIMENT = Experiment(
     task=tasks.SparseRecovery(8, 2, 6),
     model=models.MLP((4,)),
