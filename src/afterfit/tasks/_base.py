@@ -103,9 +103,8 @@ class Task(Spec):
 
     def _measured(self, side: str, outputs: Array, targets: Array, n: int) -> dict[str, Array]:
         """The metric and the loss of given outputs, as the curves of one side are called."""
-        loss = self.loss(outputs, targets, n)
-        judged = loss if self.metric == "loss" else self.score(outputs, targets)
-        return {f"{side}_{self.metric}": judged, f"{side}_loss": loss}
+        scores = {} if self.metric == "loss" else {f"{side}_{self.metric}": self.score(outputs, targets)}
+        return {**scores, f"{side}_loss": self.loss(outputs, targets, n)}
 
     def test_metrics(self, model: Model, params: PyTree[Array], data: Data) -> dict[str, Array]:
         """The metric and the loss on the test data; tasks with a closed form give that instead."""
