@@ -9,9 +9,9 @@ from conftest import flat
 
 from afterfit._base.errors import SpecError
 from afterfit._training.experiment import Experiment
-from afterfit._training.train import prepare
+from afterfit._training.train import prepare, train
 from afterfit.dynamics import GradientDescent
-from afterfit.inits import Constant, Gaussian, He, Identity, Own, ScaledGaussian, Symmetrised, ZeroLastLayer
+from afterfit.inits import Constant, From, Gaussian, He, Identity, Init, Own, ScaledGaussian, Symmetrised, ZeroLastLayer
 from afterfit.models import (
     MLP,
     DeepMatrixFactorisation,
@@ -155,9 +155,26 @@ def test_which_seed_decides_what(kind, settings, model):
     assert np.any(start(0, 1)[0] != start(5, 1)[0])
 
 
+def test_a_run_goes_on_from_where_another_ended():
+    def run(steps, init, model=MLP((3,), "hidden")):
+        descent = GradientDescent(0.01, steps)
+        return train(task=SparseRecovery(6, 2, 4), model=model, dynamics=descent, init=init, progress=False)
+
+    half, whole = run(40, Gaussian(0.3)), run(80, Gaussian(0.3))
+    again = run(40, From(half.params))
+    np.testing.assert_array_equal(flat(again.params), flat(whole.params))
+    assert again.id == run(40, From(jax.tree.map(np.array, half.params))).id, "told by what is in it"
+    assert again.id != run(40, From(whole.params)).id
+    assert run(1, From(half.params), Difference(MLP((3,), "hidden"))).curves.train_error[0] == 1, "in both copies"
+
+
 @pytest.mark.parametrize(
     ("attempt", "message"),
     [
+        (lambda: initial(Linear(), From({"weights": np.ones(5)}), VECTOR), r"\(5,\).*but Linear has .*\(6,\)"),
+        (lambda: initial(Linear(), From({"w": np.ones(6)}), VECTOR), r"'w'.*but Linear has .*'weights'"),
+        (lambda: From({"weights": [1.0, np.nan]}), "the initial parameter"),
+        (lambda: Init.from_dict(From({"w": np.ones(2)}).to_dict()), "exists in Python only"),
         (lambda: Constant(), "scale=None and norm=None"),
         (lambda: Constant(1.0, 2.0), "scale=1.0 and norm=2.0"),
         (lambda: Constant(1.0, shape=(1.0, 0.0)), "no zero entry"),

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.special
 from conftest import as_jax, flat, random_like
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -59,10 +60,20 @@ def relu(z):
     return np.where(z > 0, z, 0)
 
 
-def mlp(p, x):
+ACTIVATIONS = {
+    "relu": relu,
+    "tanh": np.tanh,
+    "gelu": lambda x: x * scipy.special.ndtr(x),
+    "silu": lambda x: x / (1 + np.exp(-x)),
+    "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+    "quadratic": np.square,
+}
+
+
+def mlp(p, x, activate=relu):
     *hidden, last = p["layers"]
     for layer in hidden:
-        x = relu(np.einsum("ij,nj->ni", layer["weight"], x) + layer.get("bias", 0))
+        x = activate(np.einsum("ij,nj->ni", layer["weight"], x) + layer.get("bias", 0))
     return np.einsum("...j,nj->n...", last["weight"], x) + last.get("bias", 0)
 
 
@@ -171,7 +182,13 @@ CASES = [
         lambda p, x: ((one_hot(TOKENS) @ p["W"].T) ** 2) @ p["v"],
     ),
     Case(Function(entry, GRID, 2), SQUARE, Entries(MASK), lambda p, x: MASK * np.outer(p["a"], p["b"])),
+    Case(MLP((4,), "hidden", activation="quadratic"), VECTOR, VECTORS, lambda p, x: mlp(p, x, np.square)),
+    Case(MLP((4, 3), activation="quadratic"), VECTOR_TO_3, VECTORS, lambda p, x: mlp(p, x, np.square)),
     # Not homogeneous:
+    *(
+        Case(MLP((4, 3), activation=name), VECTOR, VECTORS, functools.partial(mlp, activate=ACTIVATIONS[name]))
+        for name in ("tanh", "gelu", "silu", "sigmoid")
+    ),
     Case(MLP((4,), "all"), VECTOR, VECTORS, mlp),
     Case(MLP((4, 3), "hidden"), VECTOR_TO_3, VECTORS, mlp),
     Case(MLP((4, 3), "all"), VECTOR_TO_3, VECTORS, mlp),
@@ -192,7 +209,7 @@ STATED = {  # the degree is the number of factors or layers
     "MatrixFactorisation": 2,
     "SymmetricFactorisation": 2,
     "DeepMatrixFactorisation": lambda m: m.depth,
-    "MLP": lambda m: len(m.hidden) + 1,
+    "MLP": lambda m: {"relu": len(m.hidden) + 1, "quadratic": 2 ** (len(m.hidden) + 1) - 1}[m.activation],
     "Difference": lambda m: len(m.model.hidden) + 1,
     "Function": lambda m: m.homogeneity,
 }
@@ -211,7 +228,7 @@ def test_outputs_follow_the_formula(case):
 
 def test_the_cases_split_as_they_should():
     assert {type(case.model).__name__ for case in HOMOGENEOUS} == set(STATED)
-    assert len(OTHERS) == 7
+    assert len(OTHERS) == 11
     for case in HOMOGENEOUS:
         stated = STATED[type(case.model).__name__]
         assert case.model.degree == (stated(case.model) if callable(stated) else stated), case
@@ -234,6 +251,17 @@ def test_models_without_a_degree_have_none(case):
     doubled, outputs = case.outputs(jax.tree.map(lambda leaf: 2 * leaf, params)), case.outputs(params)
     for degree in range(8):
         assert np.max(np.abs(doubled - 2**degree * outputs)) > 1e-2 * np.max(np.abs(doubled)), degree
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_an_activation_is_smooth_where_its_slopes_from_both_sides_agree(name):
+    model, step = MLP((1,), activation=name), 1e-4
+    left, at, right = (
+        float(model({"layers": [{"weight": jnp.full((1, 1), w)}, {"weight": jnp.ones(1)}]}, jnp.ones((1, 1)))[0])
+        for w in (-step, 0.0, step)
+    )
+    jump = abs(right - 2 * at + left) / step
+    assert model.smooth == (jump < 0.01), jump
 
 
 ZERO_STARTS = [

@@ -24,6 +24,9 @@ from afterfit import Experiment, SpecError, dynamics, inits, models, penalties, 
 from afterfit._base.errors import nearest
 from afterfit._base.spec import Spec
 
+CONSTANT = {"kind": "constant_schedule", "value": 0.5}
+STEPWISE = {"kind": "piecewise_constant_schedule", "init_value": 1.0, "boundaries_and_scales": {3: 0.1}}
+
 # Of every noun an instance or two with settings that differ from the defaults.
 NOUNS = [
     tasks.SparseRegression(8, 6, 2, "sign", "gaussian", 0.25, "half_mean", 50, precision="single"),
@@ -34,7 +37,7 @@ NOUNS = [
     tasks.MatrixCompletion(4, 5, 2, observed=0.6, reduction="mean", precision="single"),
     tasks.MatrixSensing(4, 4, 2, truth="orthogonal", symmetric=True, N=9, measurements="rank_one"),
     tasks.MatrixSensing(4, 4, 2, coherence=0.5, reduction="half_sum", precision="single"),
-    tasks.ModularArithmetic(7, 0.5, "-", "tokens", precision="double"),
+    tasks.ModularArithmetic(7, 0.5, "-", "tokens", precision="double", loss_name="squared"),
     tasks.ReLURegression(7, 2, 30, precision="single"),
     tasks.FourierRegression(7, 9, (2, 3), (4,), 30, precision="single"),
     tasks.TeacherStudent(6, 4, 3, 8, 10, reduction="mean", precision="single"),
@@ -45,7 +48,7 @@ NOUNS = [
     models.MatrixFactorisation(3),
     models.SymmetricFactorisation(2),
     models.DeepMatrixFactorisation(4, 3),
-    models.MLP((5, 4), "all"),
+    models.MLP((5, 4), "all", activation="tanh"),
     models.EmbeddingMLP(3, 5),
     models.Difference(models.Difference(models.MLP((5,), "hidden"))),
     models.Tangent(models.MLP((5,), "hidden")),
@@ -62,9 +65,15 @@ NOUNS = [
     dynamics.ProjectedSubgradient(0.1, 7),
     dynamics.LossScaledDescent(0.1, 7),
     dynamics.SGD(0.1, 7, 32),
+    dynamics.SGD(0.1, 7, momentum=0.9, schedule=CONSTANT),
     dynamics.LabelNoiseSGD(0.1, 7, 0.5),
     dynamics.Adam(0.1, 7, 0.8, 0.9, 1e-4),
     dynamics.AdamW(0.1, 7, 0.8, 0.9, 1e-4, 0.3),
+    dynamics.GradientDescent(0.1, 7, batch=3, momentum=0.9, schedule=CONSTANT),
+    dynamics.Adam(0.1, 7, batch=3, schedule=STEPWISE),
+    dynamics.AdamW(0.1, 7, batch=3, schedule=STEPWISE),
+    dynamics.Optax({"kind": "lion", "learning_rate": 1e-3, "b1": 0.5}, lr=0.5, steps=7, batch=3),
+    dynamics.Optax([{"kind": "trace", "decay": 0.9}, {"kind": "scale_by_sign"}], steps=7, schedule=CONSTANT),
     dynamics.GradientFlow(2e4, 1e-5, 1e-7, 99, 1e-3, method="implicit"),
     dynamics.GradientFlow("settled", horizon=1e5),
     dynamics.RiemannianFlow(20.0, 1e-5, 1e-7, 99, 1e-3, method="implicit"),
@@ -79,7 +88,7 @@ NOUNS = [
     inits.ZeroLastLayer(inits.He(2.0), seed=3),
     inits.Symmetrised(inits.He(2.0), seed=3),
 ]
-HOLDING_THINGS = {"Arrays", "Images", "Function"}  # arrays, files and functions: not in a specification
+HOLDING_THINGS = {"Arrays", "Images", "Function", "From"}  # arrays, files and functions: not in a specification
 EXPERIMENT = Experiment(
     task=tasks.SparseRecovery(8, 2, 6),
     model=models.MLP((4,)),

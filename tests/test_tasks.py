@@ -568,6 +568,10 @@ def test_images_are_read_from_files(tmp_path, compress):
     images = {tuple(image.ravel() / 255): label for image, label in zip(PIXELS, LABELS, strict=True)}
     assert [images[tuple(x)] for x in data.inputs] == list(data.targets)
     assert len({tuple(x) for x in data.inputs}) == 8, "drawn without replacement"
+    squared = draw(Images(str(tmp_path), n=8, loss_name="squared"))
+    np.testing.assert_array_equal(squared.inputs, data.inputs)
+    np.testing.assert_array_equal(squared.targets, np.eye(5)[data.targets])
+    np.testing.assert_array_equal(squared.test_targets, np.eye(5)[LABELS[:6]])
 
 
 @pytest.mark.parametrize("compress", [False, True], ids=["plain", "gzip"])

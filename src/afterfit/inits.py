@@ -7,6 +7,7 @@ own, so that it can change while the data stay; without it the run's seed decide
 from __future__ import annotations
 
 import abc
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -16,9 +17,11 @@ from jaxtyping import PyTree
 from afterfit._base.errors import nearest, require
 from afterfit._base.spec import Spec
 from afterfit.models import Model, Parameter
+from afterfit.models._wrap import held_params, said_of_params
 
 __all__ = [
     "Constant",
+    "From",
     "Gaussian",
     "He",
     "Identity",
@@ -173,6 +176,42 @@ class Own(Init):
             "such as af.inits.Gaussian(1.0).",
         )
         return jax.tree.map(lambda leaf: self.scale * np.asarray(leaf, dtype=float), initial)
+
+
+class From(Init):
+    """Given parameters, such as those that another run ended at: a tree of arrays as the model has them.
+
+    ```python
+    af.inits.From(run.params)
+    ```
+    """
+
+    in_python_only: ClassVar[bool] = True
+
+    params: PyTree
+
+    def __post_init__(self):
+        super().__post_init__()
+        object.__setattr__(self, "params", held_params(self.params))
+
+    def draw(self, parameter: Parameter, rng: np.random.Generator) -> np.ndarray:
+        raise AssertionError("From takes whole trees of parameters: see apply")
+
+    def apply(self, model: Model, parameters: PyTree[Parameter], rng: np.random.Generator) -> PyTree[np.ndarray]:
+        given, wanted = (
+            {jax.tree_util.keystr(path): leaf.shape for path, leaf in jax.tree_util.tree_leaves_with_path(tree)}
+            for tree in (self.params, parameters)
+        )
+        require(
+            given == wanted,
+            f"From has parameters of shapes {given!r:.200}, but {type(model).__name__} has {wanted!r:.200} here.",
+        )
+        leaves = [np.array(leaf, dtype=float) for leaf in jax.tree.leaves(self.params)]
+        return jax.tree.unflatten(jax.tree.structure(parameters), leaves)  # its lists may have been tuples
+
+    def to_dict(self) -> dict[str, Any]:
+        """Shapes and a digest stand for the arrays, which a specification does not hold."""
+        return {**self._said_of_it(), **said_of_params(self.params), **self._settings(but=("params",))}
 
 
 class _Wrapper(Init):

@@ -297,7 +297,7 @@ def _draw_metric(ax: Axes, run: Run, x: NDArray, shown: NDArray, diverged: bool,
         ax.set_ylim(-0.03, 1.05)
         ax.set_ylabel("accuracy")
     else:
-        ax.set_ylabel("relative error")
+        ax.set_ylabel("relative error" if metric == "error" else metric)
         both = positive(train[shown], test[shown])
         if not both.size:
             ax.text(0.5, 0.5, "No finite error was observed after t = 0.", transform=ax.transAxes, ha="center")

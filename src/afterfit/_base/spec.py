@@ -26,9 +26,14 @@ from afterfit._base.definitions import Untold, digest, held
 from afterfit._base.errors import SpecError, nearest, require
 from afterfit._base.rules import register
 
-__all__ = ["DEFINING", "Capable", "Spec", "plain_number"]
+__all__ = ["DEFINING", "Capable", "Spec", "later", "plain_number"]
 
 DEFINING = ("kind", "code", "company", "meaning")  # what plain data say of a noun beside its settings
+
+
+def later(default: Any) -> Any:
+    """A setting that came after runs had names: it is said only where it is not `default`, so that they keep them."""
+    return eqx.field(default=default, kw_only=True, metadata={"later": True})
 
 
 class Capable:
@@ -93,13 +98,14 @@ class Spec(Capable, eqx.Module):
             object.__setattr__(self, field.name, value)
 
     def to_dict(self) -> dict[str, Any]:
-        """This noun as plain data: its kind and every field, defaults included."""
+        """This noun as plain data: its kind and every field, defaults included (but for what came `later`)."""
         return {**self._said_of_it(), **self._settings()}
 
     def _settings(self, but: tuple[str, ...] = ()) -> dict[str, Any]:
         """Every field as plain data, `but` some."""
-        names = [f.name for f in dataclasses.fields(self) if f.init and f.name not in but]
-        return {name: _plain(getattr(self, name)) for name in names}
+        values = {f: getattr(self, f.name) for f in dataclasses.fields(self) if f.init and f.name not in but}
+        said = {f: value for f, value in values.items() if "later" not in f.metadata or value != f.default}
+        return {f.name: _plain(value) for f, value in said.items()}
 
     def _said_of_it(self) -> dict[str, Any]:
         """What plain data say of a noun beside its settings."""
@@ -238,11 +244,22 @@ class Spec(Capable, eqx.Module):
             return _typed({**whole, **below}, field, where)
         if not below:
             return _typed(whole, field, where)
+        if isinstance(now, Spec):
+            return now.changed(below, where)
         require(
-            whole is None and isinstance(now, Spec),
+            whole is None and (now is None or isinstance(now, Mapping)),
             f"there is no setting {f'{where}.{next(iter(below))}'!r}: {where} has no settings of its own.",
         )
-        return now.changed(below, where)
+        return _typed(_changed_table(now or {}, below), field, where)
+
+
+def _changed_table(table: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """A table that is no noun, with changes by dotted names; another kind leaves out the settings of the old one."""
+    new = {} if "kind" in changes else dict(table)
+    for path, value in changes.items():
+        name, _, rest = path.partition(".")
+        new[name] = _changed_table(new.get(name) or {}, {rest: value}) if rest else value
+    return new
 
 
 def _if_told(tell: Callable[[], str]) -> str | None:

@@ -76,7 +76,7 @@ def _exponent_in_words(law: PowerLaw) -> str:
 def curves_by_knob(data: xr.Dataset, metric: str, knob: str) -> Figure:
     """Training and test curves for every value of a knob: medians over seeds, other knobs at their middle value.
 
-    `data` is a sweep's dataset with its curves, `metric` its task's, `"error"` or `"accuracy"`, and `knob` a dimension.
+    `data` is a sweep's dataset with its curves, `metric` its task's, and `knob` a dimension.
     A run that diverged counts as above all others from its end on, and does not stretch the axis: a median of such runs
     leaves through the top.
     """
@@ -95,13 +95,13 @@ def curves_by_knob(data: xr.Dataset, metric: str, knob: str) -> Figure:
     tame = []
     for ax, side, words in zip(axes, ("train", "test"), ("training", "test"), strict=True):
         runs = later[f"{side}_{metric}"].transpose(knob, "time", "seed")
-        if metric == "error":
+        if metric != "accuracy":
             tame.append(runs.where(~diverged).values.ravel())
             runs = runs.where(~(diverged & runs.isnull()), np.inf)
         for place, curve in zip(places, middle(runs.values), strict=True):
             ax.plot(later["time"], drawable(curve), color=shade(0.08 + 0.92 * norm(place)), linewidth=1.4)
         ax.set(xscale="log", xlabel="training time", title=f"{words} {metric}")
-        if metric == "error":
+        if metric != "accuracy":
             ax.set_yscale("log")
         ax.grid(True, color="0.9", linewidth=0.6)
     axes[0].set_ylabel(metric)

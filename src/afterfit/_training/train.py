@@ -192,7 +192,7 @@ def prepare(experiment: Experiment, data: Data | None = None) -> tuple[Problem, 
     outputs = jax.eval_shape(lambda p: problem.model(p, problem.data.inputs), params)
     _check_outputs(outputs)
     wanted = problem.data.targets.shape
-    if task.metric == "accuracy":  # targets are class numbers, outputs one number a class
+    if task.loss.metric == "accuracy":  # targets are class numbers, outputs one number a class
         wanted = (*wanted, *task.signature.outputs)
     require(
         outputs.shape == wanted,

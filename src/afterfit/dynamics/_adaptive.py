@@ -1,19 +1,25 @@
-"""Adam and AdamW, from Optax."""
+"""Adam, AdamW and any other transformation of gradients, from Optax."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
-from jaxtyping import Array, Key, PyTree
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, PyTree
 
-from afterfit._base.errors import require
-from afterfit.dynamics._base import Discrete
+from afterfit._base.errors import SpecError, require
+from afterfit.dynamics._base import State
+from afterfit.dynamics._optax import as_recipe, codes_of, made, said_of
+from afterfit.dynamics._optimiser import Optimiser
 from afterfit.dynamics._problem import Problem
 
-__all__ = ["Adam", "AdamW"]
+__all__ = ["Adam", "AdamW", "Optax"]
 
 
-class Adam(Discrete):
+class Adam(Optimiser):
     """Adam with PyTorch's defaults. A penalty's gradient goes through it: *coupled* weight decay.
 
     Training time is counted as lr·steps, as for the other discrete dynamics.
@@ -35,16 +41,11 @@ class Adam(Discrete):
 
         return optax.adam(self.lr, self.b1, self.b2, self.eps)
 
-    def remember(self, problem: Problem, params: PyTree[Array]) -> Any:
+    def begin(self, params: PyTree[Array]) -> Any:
         return self.optimiser().init(params)
 
-    def step(
-        self, problem: Problem, params: PyTree[Array], memory: Any, key: Key[Array, ""]
-    ) -> tuple[PyTree[Array], Any]:
-        import optax
-
-        updates, memory = self.optimiser().update(problem.gradient(params), memory, params)
-        return optax.apply_updates(params, updates), memory
+    def update(self, gradient: PyTree[Array], memory: Any, params: PyTree[Array]) -> tuple[PyTree[Array], Any]:
+        return self.optimiser().update(gradient, memory, params)
 
 
 class AdamW(Adam):
@@ -62,3 +63,74 @@ class AdamW(Adam):
         import optax
 
         return optax.adamw(self.lr, self.b1, self.b2, self.eps, weight_decay=self.weight_decay)
+
+
+class Optax(Optimiser):
+    """Any gradient transformation of Optax's, or of one's own in its form.
+
+    It gets the gradient with the penalty's added. `lr` multiplies what comes out; at 1, the default, the step size is
+    the transformation's own, and training time counts steps.
+
+    ```python
+    af.dynamics.Optax(optax.lion(1e-3), steps=10_000)
+    af.dynamics.Optax({"kind": "lion", "learning_rate": 1e-3}, steps=10_000)
+    ```
+
+    The table is what TOML has: a name of Optax's (`"lion"`, `"contrib.muon"`, …) and its arguments; a list of tables is
+    their chain. An object is told by a digest of its code and of all numbers in it, and exists in Python only. What
+    asks for more than gradient and parameters (`lbfgs`) cannot be used.
+    """
+
+    transformation: Any  # pyright: ignore[reportGeneralTypeIssues]  (what has a default comes by name only)
+    lr: float = eqx.field(default=1.0, kw_only=True)
+    steps: int = eqx.field(kw_only=True)
+
+    def __post_init__(self):
+        super().__post_init__()
+        object.__setattr__(self, "transformation", as_recipe(self.transformation, "dynamics.transformation"))
+
+    def __check_init__(self):
+        optimiser = self.optimiser()
+        whole = all(callable(getattr(optimiser, name, None)) for name in ("init", "update"))
+        require(whole, f"Optax needs a gradient transformation, such as optax.lion(1e-3), got {optimiser!r:.80}.")
+
+    def optimiser(self) -> Any:
+        """The Optax transformation."""
+        return made(self.transformation, "dynamics.transformation")
+
+    def begin(self, params: PyTree[Array]) -> Any:
+        return jax.tree.map(jnp.asarray, self.optimiser().init(params))
+
+    def update(self, gradient: PyTree[Array], memory: Any, params: PyTree[Array]) -> tuple[PyTree[Array], Any]:
+        updates, after = self.optimiser().update(gradient, memory, params)
+        # A loop has one type for each number in it, and a transformation may be less strict about its own.
+        after = jax.tree.map(lambda new, old: jnp.asarray(new, old.dtype), after, memory)
+        return jax.tree.map(lambda u: self.lr * u, updates), after
+
+    def check(self, problem: Problem, params: PyTree[Array]) -> None:
+        super().check(problem, params)
+        try:
+            memory = jax.eval_shape(self.begin, params)
+            update, after = jax.eval_shape(self.update, params, memory, params)
+        except Exception as error:  # whatever the user's transformation raises
+            raise SpecError(
+                f"the transformation cannot make a step from gradient and parameters alone: {error}"
+            ) from None
+        for name, before, now in (("updates", params, update), ("a state", memory, after)):
+            same = jax.tree.map(jnp.shape, before) == jax.tree.map(jnp.shape, now)
+            require(same, f"the transformation must give {name} of the shapes of what it got.")
+
+    def trouble(self, state: State) -> Array:
+        numbers = [leaf for leaf in jax.tree.leaves(state.memory.own) if jnp.issubdtype(leaf.dtype, jnp.inexact)]
+        return jnp.any(jnp.stack([jnp.zeros((), bool), *(jnp.any(jnp.isnan(leaf)) for leaf in numbers)]))
+
+    def complaint(self, state: State) -> tuple[str, str]:
+        return "diverged", f"what the optimiser remembers is no longer a number at step {state.step}: try {self.knob}."
+
+    def to_dict(self) -> dict[str, Any]:
+        """Its settings; a transformation that was given as an object is told by a digest of its code."""
+        return {**super().to_dict(), "transformation": said_of(self.transformation)}
+
+    def codes(self) -> Iterator[str]:
+        yield from super().codes()
+        yield from codes_of(self.transformation, "the transformation of dynamics.Optax")

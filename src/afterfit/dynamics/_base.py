@@ -38,7 +38,7 @@ class Dynamics(Spec):
     - `label_noise`: whether noise on the labels, new in every step, moves it among the solutions.
     """
 
-    formula: ClassVar[tuple[str, ...]] = ("start", "advance", "remember", "step")
+    formula: ClassVar[tuple[str, ...]] = ("start", "advance", "remember", "step", "begin", "update")
     capabilities: ClassVar[tuple[str, ...]] = ("follows_flow", "fits_at_once", "label_noise")
 
     follows_flow: ClassVar[bool] = False

@@ -9,26 +9,51 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Key, PyTree
 
 from afterfit._base.errors import require
+from afterfit._base.spec import later
 from afterfit.dynamics._base import Discrete, State
+from afterfit.dynamics._optimiser import Optimiser
 from afterfit.dynamics._problem import Problem, design_matrix
 from afterfit.models._inputs import as_inputs
 
-__all__ = ["GradientDescent", "LossScaledDescent", "ProjectedSubgradient", "ProximalGradient"]
+__all__ = ["SGD", "GradientDescent", "LossScaledDescent", "ProjectedSubgradient", "ProximalGradient"]
 
 
-class GradientDescent(Discrete):
+class GradientDescent(Optimiser):
     """θ ← θ − η(G + βH), G the gradient of the loss and H a subgradient of the penalty.
 
     With a smooth penalty this is gradient descent; with L1 or the nuclear norm it is subgradient descent
-    (Notsawo et al. 2025, (1)).
+    (Notsawo et al. 2025, (1)). With a `momentum` μ it is heavy-ball descent as in PyTorch: θ ← θ − ηv, v ← μv + G + βH.
     """
 
-    follows_flow = True
+    momentum: float | None = later(None)
 
-    def step(
-        self, problem: Problem, params: PyTree[Array], memory: Any, key: Key[Array, ""]
-    ) -> tuple[PyTree[Array], Any]:
-        return jax.tree.map(lambda p, g: p - self.lr * g, params, problem.gradient(params)), memory
+    def __check_init__(self):
+        require(
+            self.momentum is None or 0 <= self.momentum < 1,
+            f"momentum must be at least 0 and below 1, got {self.momentum}.",
+        )
+
+    @property
+    def follows_flow(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.batch is None and self.momentum is None and self.schedule is None
+
+    def begin(self, params: PyTree[Array]) -> PyTree[Array]:
+        return () if self.momentum is None else jax.tree.map(jnp.zeros_like, params)
+
+    def update(self, gradient: PyTree[Array], memory: Any, params: PyTree[Array]) -> tuple[PyTree[Array], Any]:
+        if self.momentum is not None:
+            gradient = memory = jax.tree.map(lambda v, g: self.momentum * v + g, memory, gradient)
+        return jax.tree.map(lambda g: -(self.lr * g), gradient), memory
+
+
+class SGD(GradientDescent):
+    """Mini-batch stochastic gradient descent: every epoch goes through the data once in a new random order.
+
+    It is `GradientDescent` with a `batch`, of 256 examples a step unless told otherwise (those left over at the end of
+    an epoch are skipped).
+    """
+
+    batch: int = 256  # pyright: ignore[reportIncompatibleVariableOverride]
 
 
 class ProximalGradient(Discrete):
@@ -77,7 +102,7 @@ class ProjectedSubgradient(Discrete):
     def check(self, problem: Problem, params: PyTree[Array]) -> None:
         design_matrix(problem)
         require(
-            problem.task.metric == "error",
+            problem.task.loss.metric == "error",
             "ProjectedSubgradient fits targets exactly and needs a task with a squared loss.",
         )
 

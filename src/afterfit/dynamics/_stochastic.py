@@ -1,4 +1,4 @@
-"""Stochastic gradient descent: mini-batches, and noise on the labels."""
+"""Stochastic gradient descent with noise on the labels."""
 
 from __future__ import annotations
 
@@ -6,46 +6,14 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, Key, PyTree
+from jaxtyping import Array, Float, Key, PyTree
 
 from afterfit._base.errors import require
 from afterfit.dynamics._base import Discrete
 from afterfit.dynamics._problem import Problem, take_examples
 from afterfit.models._inputs import as_inputs
 
-__all__ = ["SGD", "LabelNoiseSGD"]
-
-
-class SGD(Discrete):
-    """Mini-batch stochastic gradient descent: every epoch goes through the data once in a new random order.
-
-    `batch` examples a step (those left over at the end of an epoch are skipped). The batch gradient is an
-    unbiased estimate of the loss's, whether the task's loss is a sum or a mean.
-    """
-
-    batch: int = 256
-
-    def __check_init__(self):
-        require(self.batch >= 1, f"batch must be 1 or more, got {self.batch}.")
-
-    def remember(self, problem: Problem, params: PyTree[Array]) -> tuple[Int[Array, ""], Int[Array, " n"]]:
-        return jnp.zeros((), jnp.int64), jnp.arange(problem.data.n)
-
-    def step(
-        self, problem: Problem, params: PyTree[Array], memory: Any, key: Key[Array, ""]
-    ) -> tuple[PyTree[Array], Any]:
-        position, order = memory
-        order = jax.lax.cond(position == 0, lambda: jax.random.permutation(key, order), lambda: order)
-        examples = jax.lax.dynamic_slice(order, (position * self.batch,), (self.batch,))
-        gradient = problem.batch_gradient(params, examples)
-        position = (position + 1) % (problem.data.n // self.batch)
-        return jax.tree.map(lambda p, g: p - self.lr * g, params, gradient), (position, order)
-
-    def check(self, problem: Problem, params: PyTree[Array]) -> None:
-        require(
-            self.batch <= problem.data.n,
-            f"batch must be at most the number of examples, {problem.data.n}, got {self.batch}.",
-        )
+__all__ = ["LabelNoiseSGD"]
 
 
 class LabelNoiseSGD(Discrete):
@@ -77,6 +45,6 @@ class LabelNoiseSGD(Discrete):
     def check(self, problem: Problem, params: PyTree[Array]) -> None:
         targets = as_inputs(problem.data.inputs).observed(problem.data.targets, problem.data.n)
         require(
-            problem.task.metric == "error" and targets.ndim == 1,
+            problem.task.loss.metric == "error" and targets.ndim == 1,
             "LabelNoiseSGD adds noise to real labels and needs a task with a squared loss and one output.",
         )

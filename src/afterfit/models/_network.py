@@ -1,9 +1,11 @@
-"""ReLU networks."""
+"""Networks: fully connected ones, and tokens embedded."""
 
 from __future__ import annotations
 
+import functools
 import itertools
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from afterfit._base.errors import SpecError, nearest, require
+from afterfit._base.spec import later
 from afterfit.models._base import Model, Parameter
 from afterfit.models._inputs import Signature, as_inputs, preactivations
 
@@ -19,22 +22,41 @@ __all__ = ["MLP", "EmbeddingMLP"]
 _BIASES = ("none", "hidden", "all")
 
 
+class Activation(NamedTuple):
+    """σ, whether it is smooth, and its degree: σ(c·x) = c^degree·σ(x) for c > 0, or None."""
+
+    function: Callable[[Array], Array]
+    smooth: bool
+    degree: int | None
+
+
+_ACTIVATIONS = {
+    "relu": Activation(jax.nn.relu, smooth=False, degree=1),
+    "tanh": Activation(jnp.tanh, smooth=True, degree=None),
+    "gelu": Activation(functools.partial(jax.nn.gelu, approximate=False), smooth=True, degree=None),  # as PyTorch's
+    "silu": Activation(jax.nn.silu, smooth=True, degree=None),
+    "sigmoid": Activation(jax.nn.sigmoid, smooth=True, degree=None),
+    "quadratic": Activation(jnp.square, smooth=True, degree=2),
+}
+
+
 class MLP(Model):
-    """Fully connected ReLU network of any depth.
+    """Fully connected network of any depth, of ReLU units unless told otherwise.
 
     `hidden` are the widths of the hidden layers; `biases` says which layers have one: `"none"`, `"hidden"`
     (all but the last: W₂ ReLU(W₁x + b₁), Lyu et al. 2023, (1)), or `"all"`. Weights have the papers' shape
-    (outputs, inputs).
+    (outputs, inputs). `activation` is `"relu"`, `"tanh"`, `"gelu"`, `"silu"`, `"sigmoid"` or `"quadratic"` (x²).
 
     ```python
     MLP(hidden=(1024,), biases="hidden")
     ```
     """
 
-    smooth, responsive, separate = False, True, True
+    responsive, separate = True, True
 
     hidden: tuple[int, ...]
     biases: str = "none"
+    activation: str = later("relu")
 
     def __check_init__(self):
         require(
@@ -42,6 +64,8 @@ class MLP(Model):
             f"hidden must be one or more positive widths, such as (100,), got {self.hidden!r}.",
         )
         require(self.biases in _BIASES, f"unknown biases {self.biases!r}: {nearest(self.biases, _BIASES)}")
+        known = self.activation in _ACTIVATIONS
+        require(known, f"unknown activation {self.activation!r}: {nearest(self.activation, _ACTIVATIONS)}")
 
     def parameters(self, signature: Signature) -> dict[str, list[dict[str, Parameter]]]:
         require(
@@ -65,11 +89,12 @@ class MLP(Model):
 
     def __call__(self, params: dict[str, list[dict[str, Array]]], inputs: Any) -> Array:
         first, *inner, last = params["layers"]
+        activate = _ACTIVATIONS[self.activation].function
 
         def hidden(h: Float[Array, "n h"]) -> Float[Array, "n h"]:
             for layer in inner:
-                h = preactivations(jax.nn.relu(h), layer)
-            return jax.nn.relu(h)
+                h = preactivations(activate(h), layer)
+            return activate(h)
 
         return as_inputs(inputs).through(first, hidden, last)
 
@@ -78,10 +103,17 @@ class MLP(Model):
         return len(self.hidden) + 1
 
     @property
+    def smooth(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return _ACTIVATIONS[self.activation].smooth
+
+    @property
     def degree(self) -> int | None:
+        each = _ACTIVATIONS[self.activation].degree
         # A bias adds a term of its own layer's degree; it matches the other terms only in the first layer.
         first_only = self.biases == "hidden" and len(self.hidden) == 1
-        return len(self.hidden) + 1 if self.biases == "none" or first_only else None
+        if each is None or not (self.biases == "none" or first_only):
+            return None
+        return functools.reduce(lambda degree, _: each * degree + 1, self.hidden, 1)  # a layer's weights add 1
 
     def zero_last_layer(self, params: Any) -> Any:
         *others, last = params["layers"]

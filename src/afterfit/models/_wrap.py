@@ -161,9 +161,7 @@ class Function(Model):
 
     def __post_init__(self):
         super().__post_init__()
-        for path, leaf in jax.tree_util.tree_leaves_with_path(self.initial):  # before a copy shows what a mask hides
-            as_numbers(leaf, f"the initial parameter {jax.tree_util.keystr(path) or 'array'}")
-        object.__setattr__(self, "initial", jax.tree.map(held, self.initial))
+        object.__setattr__(self, "initial", held_params(self.initial))
 
     def __check_init__(self):
         require(callable(self.function), f"Function needs a function f(params, x), got {self.function!r}.")
@@ -191,8 +189,7 @@ class Function(Model):
             **self._said_of_it(),
             "function": f"{named.__module__}.{named.__qualname__}",
             "function_code": code,
-            "parameters": jax.tree.map(lambda leaf: list(np.shape(leaf)), self.initial),
-            "sha256": digest_of_arrays(jax.tree.leaves(self.initial)),
+            **said_of_params(self.initial),
             **self._settings(but=("function", "initial")),
         }
 
@@ -202,3 +199,18 @@ class Function(Model):
             yield digest(self.function)
         except Untold as error:
             raise Untold(f"the function of models.Function: {error}") from None
+
+
+def held_params(params: PyTree) -> PyTree[np.ndarray]:
+    """Initial parameters that a user gives, as copies that nobody can write to."""
+    for path, leaf in jax.tree_util.tree_leaves_with_path(params):  # before a copy shows what a mask hides
+        as_numbers(leaf, f"the initial parameter {jax.tree_util.keystr(path) or 'array'}")
+    return jax.tree.map(held, params)
+
+
+def said_of_params(params: PyTree[np.ndarray]) -> dict[str, Any]:
+    """What plain data say of parameters: their shapes, and a digest of what is in them."""
+    return {
+        "parameters": jax.tree.map(lambda leaf: list(np.shape(leaf)), params),
+        "sha256": digest_of_arrays(jax.tree.leaves(params)),
+    }

@@ -15,11 +15,14 @@ from jaxtyping import Array, Float, PyTree
 from afterfit._base.errors import nearest, require
 from afterfit._base.spec import Spec
 from afterfit._diagnose.thresholds import Criteria
-from afterfit.losses import Loss
+from afterfit.losses import CrossEntropy, Loss, Squared
 from afterfit.models import LinearModel, Model
 from afterfit.models._inputs import Signature, as_classes, as_inputs, as_numbers
 
 __all__ = ["Data", "Task", "check_choice", "check_positive", "checked"]
+
+
+CLASS_LOSSES = {"cross_entropy": CrossEntropy, "squared": Squared}  # of tasks whose answers are classes
 
 
 class Data(eqx.Module):
@@ -40,7 +43,8 @@ class Data(eqx.Module):
 class Task(Spec):
     """A learning problem. A new one is a subclass with `signature`, `loss`, `criteria` and `draw`.
 
-    `metric` names what its curves are: `"error"` (‖outputs − targets‖/‖targets‖) or `"accuracy"`.
+    `metric` names the curves that it is judged by: `"error"` (‖outputs − targets‖/‖targets‖), `"accuracy"` or `"loss"`.
+    It is what its loss says unless the task says otherwise: a squared loss on classes may be judged by its accuracy.
     `precision` is `"double"` or `"single"`.
     """
 
@@ -80,7 +84,7 @@ class Task(Spec):
 
     @property
     def metric(self) -> str:
-        """`"error"` or `"accuracy"`, as its loss says."""
+        """`"error"`, `"accuracy"` or `"loss"`; here as its loss says."""
         metric, kind = getattr(self.loss, "metric", None), type(self.loss).__name__
         require(
             metric in ("error", "accuracy"),
@@ -94,15 +98,17 @@ class Task(Spec):
             return jnp.linalg.norm(jnp.ravel(outputs - targets)) / jnp.linalg.norm(jnp.ravel(targets))
         if outputs.ndim == 1:  # binary, targets ±1; an output of exactly 0 is half right
             return jnp.mean((1 + jnp.sign(outputs) * targets) / 2)
-        return jnp.mean(jnp.argmax(outputs, axis=1) == targets, dtype=outputs.dtype)
+        right = targets if targets.ndim == 1 else jnp.argmax(targets, axis=1)  # class numbers, or a number a class
+        return jnp.mean(jnp.argmax(outputs, axis=1) == right, dtype=outputs.dtype)
+
+    def _measured(self, side: str, outputs: Array, targets: Array, n: int) -> dict[str, Array]:
+        """The metric and the loss of given outputs, as the curves of one side are called."""
+        scores = {} if self.metric == "loss" else {f"{side}_{self.metric}": self.score(outputs, targets)}
+        return {**scores, f"{side}_loss": self.loss(outputs, targets, n)}
 
     def test_metrics(self, model: Model, params: PyTree[Array], data: Data) -> dict[str, Array]:
         """The metric and the loss on the test data; tasks with a closed form give that instead."""
-        outputs = model(params, data.test_inputs)
-        return {
-            f"test_{self.metric}": self.score(outputs, data.test_targets),
-            "test_loss": self.loss(outputs, data.test_targets, data.n_test),
-        }
+        return self._measured("test", model(params, data.test_inputs), data.test_targets, data.n_test)
 
     def population_risk(self, weights: Array, data: Data) -> Array | None:
         """The population risk of a linear predictor, in closed form; None where there is none."""
@@ -111,12 +117,9 @@ class Task(Spec):
     def metrics(self, model: Model, params: PyTree[Array], data: Data) -> dict[str, Array]:
         """Everything recorded about fit and generalisation at one time."""
         outputs = model(params, data.inputs)
-        curves = {
-            "train_loss": self.loss(outputs, data.targets, data.n),
-            f"train_{self.metric}": self.score(outputs, data.targets),
-            **self.test_metrics(model, params, data),
-        }
-        if self.metric == "accuracy":  # such a loss can fall below the smallest float and still matter
+        train = self._measured("train", outputs, data.targets, data.n)
+        curves = {"train_loss": train["train_loss"], **train, **self.test_metrics(model, params, data)}
+        if self.loss.metric == "accuracy":  # such a loss can fall below the smallest float and still matter
             log_loss = self.loss.log_value(outputs, data.targets, data.n)
             curves["log10_train_loss"] = log_loss / jnp.log(10.0)
         if isinstance(model, LinearModel):
@@ -132,7 +135,7 @@ def checked(task: Task, data: Data) -> Data:
     Symbols (where the signature counts `tokens`) and class numbers stay whole. Nothing is left to broadcasting, which
     would make of a column of targets a square of residuals without a word.
     """
-    classes = task.metric == "accuracy" and task.signature.outputs != ()
+    classes = task.loss.metric == "accuracy" and task.signature.outputs != ()
     parts: dict[str, Any] = {}
     for prefix, n, count in (("", data.n, "n"), ("test_", data.n_test, "n_test")):
         inputs, given = getattr(data, f"{prefix}inputs"), getattr(data, f"{prefix}targets")
@@ -163,6 +166,11 @@ def _checked_inputs(task: Task, inputs: Any, n: int, name: str, count: str) -> A
     whole = isinstance(n, int | np.integer) and n >= 1
     require(whole, f"the task's {count} must be a whole number, 1 or more, got {n!r}.")
     return as_inputs(inputs).checked(task.signature, n, name, count)
+
+
+def one_hot(classes: np.ndarray, count: int) -> np.ndarray:
+    """Class numbers as rows of `count` numbers, 1 for the class and 0 for others: what a squared loss compares with."""
+    return (classes[:, None] == np.arange(count)).astype(float)
 
 
 def share_of(share: float, total: int) -> int:

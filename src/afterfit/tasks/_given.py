@@ -13,10 +13,11 @@ import numpy as np
 
 from afterfit._base.definitions import digest_of_arrays, held
 from afterfit._base.errors import SpecError, require
+from afterfit._base.spec import later
 from afterfit._diagnose.thresholds import Criteria
 from afterfit.losses import CrossEntropy, Exponential, Logistic, Loss, Squared
 from afterfit.models._inputs import Signature, as_classes, as_numbers
-from afterfit.tasks._base import Data, Task, check_choice, check_positive
+from afterfit.tasks._base import CLASS_LOSSES, Data, Task, check_choice, check_positive, one_hot
 
 __all__ = ["Arrays", "Images"]
 
@@ -39,8 +40,14 @@ class Arrays(Task):
     `"cross_entropy"` (targets are class numbers from 0); `reduction` its factor. `fit` and `generalise` are the
     levels of the training and test metric that count as fitted and generalised.
 
+    `metric_name` is what that metric is: `"error"` (of a squared loss), `"accuracy"` (of the others), or `"loss"`. A
+    squared loss can be judged by its `"accuracy"`: targets are ±1 (one output, whose sign counts), class numbers from 0
+    (one output a class, compared with 1 for the class and 0 for the others), or rows with one number a class.
+    PyTorch's `MSELoss` averages over the classes, too: its step size is that of `"mean"` times their number.
+
     ```python
     task = af.tasks.Arrays(X, y, X_test, y_test, loss_name="squared")
+    omnigrok = af.tasks.Arrays(X, digits, X_test, digits_test, loss_name="squared", metric_name="accuracy")
     ```
     """
 
@@ -55,6 +62,7 @@ class Arrays(Task):
     reduction: str = "mean"
     fit: float | None = None
     generalise: float | None = None
+    metric_name: str | None = later(None)
 
     def __post_init__(self):
         for name in _ARRAYS:  # copies of one's own: what the user does to his arrays later changes nothing here
@@ -64,6 +72,12 @@ class Arrays(Task):
     def __check_init__(self):
         check_choice("loss_name", self.loss_name, tuple(_LOSSES))
         Squared(self.reduction)  # refuses an unknown reduction
+        if self.metric_name is not None:
+            check_choice("metric_name", self.metric_name, ("error", "accuracy", "loss"))
+        require(
+            self.metric != "error" or self.loss_name == "squared",
+            f"an error is that of a squared loss, not of {self.loss_name}: choose metric_name 'accuracy' or 'loss'.",
+        )
         self.criteria.at()  # are they possible?
         shapes = {name: np.shape(getattr(self, name)) for name in _ARRAYS}
         said = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
@@ -88,11 +102,26 @@ class Arrays(Task):
             )
         if self.loss_name == "cross_entropy":
             require(len(shapes["y"]) == 1, f"cross_entropy wants class numbers, one an example, got {said}.")
+        if self.loss_name == "squared" and self.metric == "accuracy":
+            require(len(shapes["y"]) <= 2, f"accuracy wants labels, or rows with one number a class, got {said}.")
+        if self._classes:
             as_classes(y, "y")
 
     @property
+    def _classes(self) -> bool:
+        """Whether the targets are class numbers."""
+        if self.loss_name != "squared":
+            return self.loss_name == "cross_entropy"
+        signs = all(np.isin(y, (-1, 1)).all() for y in (self.y, self.y_test))
+        return self.metric == "accuracy" and np.ndim(self.y) == 1 and not signs
+
+    @property
+    def metric(self) -> str:
+        return self.metric_name or super().metric
+
+    @property
     def signature(self) -> Signature:
-        if self.loss_name == "cross_entropy":
+        if self._classes:
             return Signature(np.shape(self.X)[1:], (int(max(np.max(self.y), np.max(self.y_test))) + 1,))
         return Signature(np.shape(self.X)[1:], np.shape(self.y)[1:])
 
@@ -108,17 +137,19 @@ class Arrays(Task):
 
     @property
     def criteria(self) -> Criteria:
-        if self.metric == "error":
-            default, make = (1e-2, 1e-1), Criteria.errors
-        else:
+        if self.metric == "accuracy":
             default, make = (0.99, 0.95), Criteria.accuracies
+        else:
+            default, make = (1e-2, 1e-1), Criteria.errors
         given = (self.fit, self.generalise)
         return make(*(usual if value is None else value for value, usual in zip(given, default, strict=True)))
 
     def draw(self, rng: np.random.Generator) -> Data:
         y, y_test = self.y, self.y_test
-        if self.loss_name == "cross_entropy":
+        if self._classes:
             y, y_test = y.astype(int), y_test.astype(int)
+            if self.loss_name == "squared":
+                y, y_test = (one_hot(classes, *self.signature.outputs) for classes in (y, y_test))
         return Data(self.X, y, self.X_test, y_test, n=len(self.X), n_test=len(self.X_test))
 
     def to_dict(self) -> dict[str, Any]:
@@ -131,17 +162,20 @@ class Arrays(Task):
 
 
 class Images(Task):
-    """Image classification from files in MNIST's format, with cross-entropy (Notsawo et al. 2025, App. H.3.4).
+    """Image classification from files in MNIST's format (Notsawo et al. 2025, App. H.3.4).
 
     `folder` holds the four usual files (`train-images-idx3-ubyte`, `train-labels-idx1-ubyte`, `t10k-…`), plain
     or gzipped. n training images are drawn from the first pair, all of the second are tested. Pixels are
     scaled to [0, 1]. Nothing is downloaded. `sha256` tells what is in the files: other files are another task.
+    `loss_name` is `"cross_entropy"`, or `"squared"` with one-hot targets (Omnigrok, Liu et al. 2023); accuracy judges
+    both.
     """
 
     folder: str
     n: int = 1000
     sha256: str = ""  # of what is in the files; found out where it is not given
     precision: str = eqx.field(default="single", kw_only=True)
+    loss_name: str = later("cross_entropy")
 
     def __post_init__(self):
         super().__post_init__()
@@ -150,6 +184,7 @@ class Images(Task):
 
     def __check_init__(self):
         check_positive(n=self.n)
+        check_choice("loss_name", self.loss_name, tuple(CLASS_LOSSES))
         available = _idx_shape(_idx_path(self.folder, "train-images-idx3-ubyte"))[0]
         require(
             self.n <= available,
@@ -174,7 +209,11 @@ class Images(Task):
 
     @property
     def loss(self) -> Loss:
-        return CrossEntropy("mean")
+        return CLASS_LOSSES[self.loss_name]("mean")
+
+    @property
+    def metric(self) -> str:
+        return "accuracy"
 
     @property
     def criteria(self) -> Criteria:
@@ -184,7 +223,10 @@ class Images(Task):
         (X, y, X_test, y_test), _ = self._read_files()
         chosen = rng.choice(len(X), self.n, replace=False)
         X, X_test = (images.reshape(len(images), -1) / 255 for images in (X[chosen], X_test))
-        return Data(X, y[chosen].astype(int), X_test, y_test.astype(int), n=self.n, n_test=len(X_test))
+        y, y_test = y[chosen].astype(int), y_test.astype(int)
+        if self.loss_name == "squared":
+            y, y_test = (one_hot(classes, *self.signature.outputs) for classes in (y, y_test))
+        return Data(X, y, X_test, y_test, n=self.n, n_test=len(X_test))
 
 
 _MNIST = (

@@ -26,6 +26,7 @@ from afterfit.theory.obstacles import (
     not_direct,
     not_factorised,
     not_homogeneous,
+    not_its_metric,
     not_label_noise,
     not_penalty,
     not_squared,
@@ -244,7 +245,7 @@ class FitTime(Clock):
 
     @classmethod
     def obstacle(cls, instance: Instance) -> str | None:
-        return not_squared(instance) or not_factorised(instance.targets.size)
+        return not_squared(instance) or not_its_metric(instance) or not_factorised(instance.targets.size)
 
     def tell(self, instance: Instance, run: Run) -> float:
         values = instance.kernel_values

@@ -18,6 +18,7 @@ __all__ = [
     "not_factorised",
     "not_homogeneous",
     "not_in_steps",
+    "not_its_metric",
     "not_label_noise",
     "not_linear_in_input",
     "not_margin",
@@ -41,6 +42,12 @@ _PENALTIES = {"none": "no penalty", "l2": "L2", "l1": "L1", "nuclear": "Nuclear"
 def not_squared(instance: Instance) -> str | None:
     """For squared losses."""
     return None if instance.regression else f"it is for squared losses, not {type(instance.task.loss).__name__}"
+
+
+def not_its_metric(instance: Instance) -> str | None:
+    """For tasks that are judged as their loss suggests: by the error of a squared loss, the accuracy of others."""
+    its, judged = instance.task.loss.metric, instance.task.metric
+    return None if its == judged else f"it is about the {its}, and this task is judged by its {judged}"
 
 
 def not_margin(instance: Instance) -> str | None:

@@ -14,6 +14,7 @@ from jaxtyping import Array, PyTree
 from afterfit._base.rules import Rule
 from afterfit.models import Model
 from afterfit.theory._instance import Instance
+from afterfit.theory.obstacles import not_its_metric
 
 __all__ = [
     "SLOW_TIMES",
@@ -74,6 +75,8 @@ class Route(Rule):
 def not_followed(instance: Instance) -> str | None:
     """Why a route does not speak to a dynamics; so with the next."""
     dynamics = instance.experiment.dynamics
+    if other := not_its_metric(instance):
+        return other
     return None if dynamics.follows_flow else f"it describes gradient flow and descent, not {type(dynamics).__name__}"
 
 
