@@ -30,7 +30,7 @@ class Explicit(Stepping):
     @classmethod
     def preferred(cls, flow: FlowToFollow) -> str | None:
         penalty = flow.problem.penalty
-        if not penalty.smooth and flow.problem.model.smooth is False:
+        if not penalty.smooth and flow.kinks:
             return None  # kinks of both: it comes to a stop, and looser steps that do not look at each parameter do not
         if not penalty.smooth:
             return (

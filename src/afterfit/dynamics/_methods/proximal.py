@@ -45,7 +45,7 @@ class Proximal(Stepping):
 
     @classmethod
     def preferred(cls, flow: FlowToFollow) -> str | None:
-        if flow.problem.model.smooth is False:  # across kinks of the model its steps are short
+        if flow.kinks:  # across those of the model its steps are short
             return None
         return f"the penalty {type(flow.problem.penalty).__name__} has kinks, and a proximal map to step across them"
 
