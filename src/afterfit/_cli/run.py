@@ -22,11 +22,13 @@ from afterfit._cli._app import (
     Changes,
     Fit,
     Generalise,
+    Imports,
     Quiet,
     ScaleOption,
     cache_compilations,
     complain,
     complete_job,
+    import_modules,
     on_interrupt,
     print_verdict,
     readable,
@@ -57,6 +59,7 @@ def run(
     ],
     scale: ScaleOption = None,
     changes: Changes = None,
+    imports: Imports = None,
     fit: Fit = None,
     generalise: Generalise = None,
     out: Annotated[
@@ -78,12 +81,15 @@ def run(
       afterfit run notsawo2025/fig3 --scale quick --set penalty.strength=1e-4 --set seed=3
       afterfit run my.toml --out results/first-try
       afterfit run my_paper.py::fig2 --scale quick
+      afterfit run my.toml --import my_module
 
     An experiment in a file has the tables [task], [model], [penalty], [dynamics] and [init]; `afterfit show
-    ID` prints one to start from. Each run is saved as soon as it ends. Ctrl-C ends the current run early and
+    ID` prints one to start from. A kind of your own is my_module:Class, and its module is imported if you say so with
+    --import. Each run is saved as soon as it ends. Ctrl-C ends the current run early and
     keeps what was observed. --fit and --generalise are how the runs are judged here, in words and in pictures; their
     files keep the task's own thresholds. Results go to a directory that is new, empty or of an earlier `afterfit run`.
     """
+    import_modules(imports or [])
     entry, label, experiments = read_job(job, scale)  # before anything is loaded: a name may be refused at once
     from afterfit._base.files import write_atomically
     from afterfit._base.html import picture_bytes
@@ -119,7 +125,7 @@ def run(
         runs=runs,
         figure=picture if entry and complete else None,  # else it is the headline's curves, shown anyway
         about=_introduce(entry, job, experiments) if entry else "",
-        command=_spell_command(job, scale, changes or [], fit, generalise),
+        command=_spell_command(job, scale, changes or [], imports or [], fit, generalise),
     )
     for what, place in (("runs", "runs"), ("picture", "figure.png"), ("report", "report.html")):
         say(str(out / place) if quiet else f"{what:8} {out / place}")
@@ -281,8 +287,15 @@ def _introduce(entry: Entry, job: str, experiments: Mapping[str, Experiment]) ->
 
 
 def _spell_command(
-    job: str, scale: str | None, changes: Sequence[str], fit: float | None, generalise: float | None
+    job: str,
+    scale: str | None,
+    changes: Sequence[str],
+    imports: Sequence[str],
+    fit: float | None,
+    generalise: float | None,
 ) -> str:
     given = {"--scale": scale, "--fit": fit, "--generalise": generalise}
     options = [part for name, value in given.items() if value is not None for part in (name, str(value))]
-    return readable(shlex.join(["afterfit", "run", job, *options, *(part for c in changes for part in ("--set", c))]))
+    options += [part for name in imports for part in ("--import", name)]
+    options += [part for change in changes for part in ("--set", change)]
+    return readable(shlex.join(["afterfit", "run", job, *options]))

@@ -15,12 +15,14 @@ from afterfit._cli._app import (
     Changes,
     Fit,
     Generalise,
+    Imports,
     Quiet,
     ScaleOption,
     StoreOption,
     cache_compilations,
     complain,
     complete_job,
+    import_modules,
     say,
     warn_of_length,
 )
@@ -54,6 +56,7 @@ def sweep(
     seeds: Annotated[int | None, typer.Option(help="How many seeds. [default: 1]", show_default=False)] = None,
     scale: ScaleOption = None,
     changes: Changes = None,
+    imports: Imports = None,
     on: Annotated[
         str | None,
         typer.Option(
@@ -82,11 +85,13 @@ def sweep(
 
     A file may say it all in a table [sweep]: `seeds = 5` and in [sweep.over] lines such as
     `"penalty.strength" = "log:1e-6:1e-2:17"`; or [sweep.refine] with `names`, `budget` and `ranges`, to look for the
-    boundary between verdicts. Options come before what the file says. `afterfit report SWEEP` makes a page of it.
+    boundary between verdicts. Options come before what the file says. Kinds of your own need --import, as
+    in `afterfit run`. `afterfit report SWEEP` makes a page of it.
     """
     from afterfit._base.errors import SweepFailed
     from afterfit._training.experiment import Experiment
 
+    import_modules(imports or [])
     asked = _ask(job, scale, over or [], seeds, changes or [], store)
     assert isinstance(asked.spec, Experiment)  # one that can be run, being made here
     most = {name: max(values) for name, values in asked.knobs.items() if name == "dynamics.steps"}

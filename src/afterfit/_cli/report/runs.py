@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from afterfit._base.html import escape, picture, table
 from afterfit._cli.report.page import (
+    imports_of,
     not_readable,
     paragraphs,
     section,
@@ -163,6 +164,6 @@ def _reproduce(runs: Mapping[str, Run], command: str) -> str:
         f"In Python, with <code>af.train</code>: a file cannot hold all of it ({escape(why)}) What it says{which} is"
         if why
         else f"Or from its specification{which}: save these lines as <code>my.toml</code> and run "
-        "<code>afterfit run my.toml</code>."
+        f"<code>afterfit run my.toml{escape(imports_of(headline.spec))}</code>."
     )
     return f"{asked}<p>{how}</p><pre>{escape(spec_to_toml(headline.spec))}</pre>"
