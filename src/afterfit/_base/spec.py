@@ -271,8 +271,8 @@ def _called(kind: Any, members: Mapping[str, type[Spec]], where: str) -> type[Sp
     module, colon, name = words.rpartition(":" if ":" in words else ".")
     require(
         bool(full) or not module or module in sys.modules,
-        f"{where} {kind!r} is in a module that is not imported: add --import {module} on the command line, or import it "
-        "in Python before this is read.",
+        f"{where} {kind!r} is in a module that is not imported: add --import {module} on the command line, or import "
+        "it in Python before this is read.",
     )
     require(bool(full), f"unknown {where} {kind!r}: {nearest(name if colon else str(kind), known)}")
     return members[full[0]]

@@ -93,7 +93,7 @@ def run(
     entry, label, experiments = read_job(job, scale)  # before anything is loaded: a name may be refused at once
     from afterfit._base.files import write_atomically
     from afterfit._base.html import picture_bytes
-    from afterfit._cli.report import write_report
+    from afterfit._reports import write_report
 
     settings = parse_changes(changes or [])
     experiments = {name: experiment.set(settings) for name, experiment in experiments.items()}
@@ -250,7 +250,7 @@ def _interrupted(place: Path) -> Path:
 
 def _tell(name: str, run: Run, quiet: bool) -> None:
     """The verdict on a run, and what went wrong with it."""
-    from afterfit._cli.report import floor, warning
+    from afterfit._reports import floor, warning
 
     verdict, said = run.verdict_or_reason()
     if quiet:

@@ -131,15 +131,14 @@ def report(
     reproduce it. A sweep that is not complete is shown as far as it is. --fit and --generalise judge its runs by other
     thresholds than the task's.
     """
-    from afterfit._cli.report import write_sweep_report
+    from afterfit._reports import report as write
     from afterfit._sweeps.store import Store
     from afterfit._sweeps.sweep import Sweep
 
     place = Store(store)
     asked = Sweep.from_dict(place.sweep(id), place)
     out = out or Path("results") / f"sweep-{asked.id}.html"
-    out.parent.mkdir(parents=True, exist_ok=True)
-    write_sweep_report(out, asked.judged(fit=fit, generalise=generalise))
+    write(asked.judged(fit=fit, generalise=generalise), out)
     say(str(out) if quiet else f"report  {out}")
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from afterfit._base.errors import SpecError
 from afterfit._base.html import escape, picture, table
-from afterfit._cli.report.page import (
+from afterfit._reports.page import (
     imports_of,
     not_readable,
     paragraphs,

@@ -28,6 +28,7 @@ def write_page(path: str | Path, title: str, parts: Iterable[str]) -> Path:
     body = "\n".join([f"<h1>{escape(title)}</h1>", *filter(None, parts)])
     page = _PAGE.format(title=escape(title), style=_STYLE, body=body)
     path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, page.encode(errors="replace"))  # the name of a file may be no UTF-8
     return path
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from afterfit._base.html import escape, picture, table
-from afterfit._cli.report.page import (
+from afterfit._reports.page import (
     imports_of,
     not_readable,
     paragraphs,
