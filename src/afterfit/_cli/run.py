@@ -70,6 +70,9 @@ def run(
             show_default=False,
         ),
     ] = None,
+    thorough: Annotated[
+        bool, typer.Option("--thorough", help="Let theory take longer than the runs did, to leave nothing out.")
+    ] = False,
     quiet: Quiet = False,
 ) -> None:
     """Run an experiment.
@@ -126,6 +129,8 @@ def run(
         figure=picture if entry and complete else None,  # else it is the headline's curves, shown anyway
         about=_introduce(entry, job, experiments) if entry else "",
         command=_spell_command(job, scale, changes or [], imports or [], fit, generalise),
+        thorough=thorough,
+        progress=False if quiet else None,
     )
     for what, place in (("runs", "runs"), ("picture", "figure.png"), ("report", "report.html")):
         say(str(out / place) if quiet else f"{what:8} {out / place}")
