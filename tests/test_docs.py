@@ -55,6 +55,8 @@ EXAMPLES = {
         "own_model": "grokking",
         "own_penalty": "grokking",
         "own_dynamics": "grokking",
+        "own_class": "generalised with the fit",
+        "sampled": "grokking",
         "elsewhere": "grokking",
         "lion": "generalised with the fit",
         "projected": "never fitted",

@@ -366,7 +366,7 @@ def test_theory_speaks_of_loaded_runs_and_of_models_of_ones_own(grokked, tmp_pat
     own = Function(f, {"W": rng.standard_normal((20, 25)), "v": rng.standard_normal(20)})
     run = af.train(task=REGRESSION.task, model=own, dynamics=GradientFlow(100.0), penalty=L2(1e-3), observations=20)
     assert theory.limits(run)[theory.KernelInterpolation].train < 1e-6
-    assert TwoTimeScales in theory.explain(run).readings
+    assert TwoTimeScales in theory.explain(run, thorough=True).readings
     with pytest.raises(SpecError, match="exists in Python only"):
         theory.limits(af.load(run.save(tmp_path / "own")))
 
@@ -473,7 +473,7 @@ def posings(monkeypatch):
 
 
 def test_the_page_says_which_theorem_applies_and_what_happened(grokked, classified, recovered, posings):
-    page = theory.explain(grokked)
+    page = theory.explain(grokked, thorough=True)
     assert len(posings) == 1, "theorems, limits and clocks speak of one problem"
     lyu = page.readings[Regression]
     assert lyu.name == "Lyu et al. 2023, Thms 3.9 and 3.10"
@@ -482,18 +482,18 @@ def test_the_page_says_which_theorem_applies_and_what_happened(grokked, classifi
     # The end of a sparse solution is a singular point, which Assumption 2 of Boursier et al. excludes.
     assert page.readings[TwoTimeScales].applies is False
     assert "its assumptions hold here" in str(page)
-    (notsawo,) = theory.explain(recovered).readings
+    (notsawo,) = theory.explain(recovered, thorough=True).readings
     assert type(notsawo) is SparseRecoveryTheorem
     assert notsawo.applies  # whatever the RIP, which it does without
     assert "· RIP of unit columns" in str(notsawo)
-    assert Classification in theory.explain(classified).readings
+    assert Classification in theory.explain(classified, thorough=True).readings
 
 
 def test_a_broken_assumption_is_told_with_its_number():
     spec = _experiment(
         MatrixCompletion(5, 5, 1, observed=15), MatrixFactorisation(5), Gaussian(1.0), dynamics=GradientFlow(10.0)
     )
-    lyu = theory.explain(af.run_experiment(spec)).readings[Regression]
+    lyu = theory.explain(af.run_experiment(spec), thorough=True).readings[Regression]
     broken = {check.name: check.number for check in lyu.checks if check.holds is False}
     assert list(broken) == ["Assumption 3.2: zero initial output"]
     at = posed(spec)
@@ -515,7 +515,7 @@ def test_theory_is_drawn_over_the_run(grokked, posings):
 
 
 def test_a_notebook_shows_tables_with_the_numbers(grokked):
-    page, foreseen = theory.explain(grokked), af.forecast(grokked.spec)
+    page, foreseen = theory.explain(grokked, thorough=True), af.forecast(grokked.spec)
     limits, clocks, whole = (Cells(thing._repr_html_()) for thing in (page.limits, page.clocks, page))
     assert limits.captions == ["Where it could end"]
     assert clocks.captions == ["When it should turn"]
@@ -535,7 +535,7 @@ def test_a_notebook_shows_tables_with_the_numbers(grokked):
 
 
 def test_repr_is_one_line_and_print_is_the_page(grokked):
-    page, foreseen = theory.explain(grokked), af.forecast(grokked.spec)
+    page, foreseen = theory.explain(grokked, thorough=True), af.forecast(grokked.spec)
     at = theory.instance_of(grokked)
     things = [page, page.limits, page.clocks, page.readings, foreseen, at]
     things += [*page.limits, *page.clocks, *page.readings]
@@ -559,7 +559,7 @@ def test_an_empty_answer_says_why():
         init=Gaussian(0.5),
         observations=10,
     )
-    page, clocks = theory.explain(run), theory.clocks(run)
+    page, clocks = theory.explain(run, thorough=True), theory.clocks(run)
     assert not page.readings
     assert not clocks
     assert set(page.readings.silent) == set(theory.Theorem.known())

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
+from afterfit import SpecError
 from afterfit._base.curves import dataset
 from afterfit._diagnose.thresholds import Criteria
 from afterfit._training.run import Run
@@ -181,3 +182,51 @@ def test_what_a_model_observes_of_its_own_is_drawn():
     (line,) = (line for line in figure.axes[-1].get_lines() if line.get_label().startswith("sparsity"))
     np.testing.assert_allclose(np.asarray(line.get_ydata()) * np.abs(mine[1:]).max(), mine[1:])
     assert len(plot_run(run).axes) == 2
+
+
+def test_a_quantity_with_several_numbers_is_drawn_too():
+    run = make_run()
+    mine = np.linspace(-3, 1, 3 * run.curves.sizes["time"]).reshape(-1, 3)
+    figure = plot_run(make_run(curves=run.curves.assign(angles=(("time", "which"), mine))))
+    lines = [line for line in figure.axes[-1].get_lines() if len(line.get_xdata()) > 2]
+    np.testing.assert_allclose(np.transpose([line.get_ydata() for line in lines]) * np.abs(mine[1:]).max(), mine[1:])
+    many = run.curves.assign(many=(("time", "which"), np.ones((run.curves.sizes["time"], 5000))))
+    assert len(plot_run(make_run(curves=many)).axes[-1].get_lines()) < 50
+
+
+@pytest.mark.parametrize("x", ["time", "step"])
+@pytest.mark.parametrize("y", [None, "error", "norm_l2"])
+def test_one_panel_shows_what_was_asked_for(x, y):
+    run = make_run()
+    figure = run.plot(y, x=x, ax=None) if (x, y) != ("time", None) else run.plot("error")
+    (ax,) = figure.axes
+    names = ["norm_l2"] if y == "norm_l2" else ["train_error", "test_error"]
+    drawn = [line for line in ax.get_lines() if len(line.get_xdata()) > 2]
+    assert [line.get_label() for line in drawn] == [name.replace("_", " ") for name in names]
+    for line, name in zip(drawn, names, strict=True):
+        np.testing.assert_array_equal(line.get_xdata(), run.curves[x].values[1:])
+        np.testing.assert_array_equal(line.get_ydata(), run.curves[name].values[1:])
+    figure.draw_without_rendering()
+
+
+def test_runs_are_compared_on_axes_of_ones_own():
+    figure = Figure()
+    _, ax = figure.subplots(1, 2)
+    for kind in ("grokking", "with the fit"):
+        assert make_run(kind).plot(x="step", ax=ax) is figure
+    train, test, other_train, other_test = (line.get_color() for line in ax.get_lines())
+    assert train == test != other_train == other_test
+    assert not figure.axes[0].get_lines()
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"y": "norm_l3"}, "this run has no curve 'norm_l3': did you mean 'norm_l"),
+        ({"y": "eror"}, "did you mean 'error'"),
+        ({"x": "epoch"}, "over x='time' or x='step', got 'epoch'"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused(asked, said):
+    with pytest.raises(SpecError, match=said):
+        make_run().plot(**asked)

@@ -11,7 +11,7 @@ import pytest
 from test_plot import SPEC, make_run
 
 import afterfit as af
-from afterfit._cli.report import warning, write_report
+from afterfit._reports import warning, write_report
 from afterfit._training.experiment import Experiment, spec_to_toml
 
 _VOID = {"meta", "img"}
@@ -53,7 +53,7 @@ def read(path) -> _Page:
 
 
 def test_one_page_holds_everything(tmp_path, monkeypatch):
-    monkeypatch.setattr("afterfit._cli.report.runs._DRAWN", 2)
+    monkeypatch.setattr("afterfit._reports.runs._DRAWN", 2)
     names = ["λ=1e-3 <b>&", "l2", "diverging", "late"]
     kinds = ["grokking", "accuracy", "diverged", "with the fit"]
     runs = {name: make_run(kind) for name, kind in zip(names, kinds, strict=True)}
@@ -98,6 +98,22 @@ def test_one_run_needs_no_more_than_itself(tmp_path):
     page = read(write_report(tmp_path / "r.html", "One", {"run": other}))
     assert "numpy1.0.7" in "".join(page.text.split()), "what computed the run, not what wrote the page"
     assert "where it differs" in page.text
+
+
+def test_the_page_in_python_is_that_of_the_command_line(tmp_path):
+    run = make_run()
+    page = read(af.report(run, tmp_path / "new" / "r.html", thorough=True))
+    assert "SparseRecovery · Linear · GradientDescent" in page.text
+    body = (tmp_path / "new/r.html").read_text(encoding="utf-8").split("</h1>")[1]
+    write_report(tmp_path / "o.html", "One", {"run": run}, thorough=True)
+    other = (tmp_path / "o.html").read_text(encoding="utf-8").split("</h1>")[1]
+    assert body == other
+    both = read(af.report({"one": run, "two": make_run("accuracy")}, tmp_path / "b.html"))
+    assert "2 runs" in both.text
+    for wrong in (None, {}, {"one": 1}, [run]):
+        with pytest.raises(af.SpecError, match="a report"):
+            af.report(wrong, tmp_path / "w.html")
+    assert not (tmp_path / "w.html").exists()
 
 
 @pytest.mark.parametrize("penalty", [{"kind": "L1", "strength": 1e-5}, {"kind": "NoPenalty"}])

@@ -18,7 +18,6 @@ from test_report import _Page
 
 import afterfit as af
 from afterfit import Experiment, SpecError, Store, Sweep, SweepFailed
-from afterfit._cli.report import write_sweep_report
 from afterfit._sweeps.knobs import parse_knob
 from afterfit._sweeps.results import dimensions
 from afterfit._training.train import run_experiment
@@ -104,9 +103,9 @@ def test_what_is_in_the_store_is_read_once(tmp_path, loads):
     assert asked.dataset["id"].size == 8
     asked.scaling_law("final_train_error", x="penalty.strength")
     assert loads == [], "the table is the store's"
-    write_sweep_report(tmp_path / "own.html", asked)
+    af.report(asked, tmp_path / "own.html")
     assert sorted(loads) == sorted(asked.store.ids()), "each once"
-    write_sweep_report(tmp_path / "other.html", asked.judged(fit=0.5))
+    af.report(asked.judged(fit=0.5), tmp_path / "other.html")
     assert len(loads) == 8, "nor again for other thresholds"
     # What was written again since is read again, and nothing else.
     id = asked.run_id((1, 0), 1)
@@ -120,7 +119,7 @@ def test_what_is_in_the_store_is_read_once(tmp_path, loads):
     assert asked.dataset["seconds"].values[1, 0, 1] == 1e3
     assert np.isfinite(asked.curves["test_error"][1, 0, 1]).any()
     assert loads == [id]
-    page = write_sweep_report(tmp_path / "versions.html", asked).read_text()
+    page = af.report(asked, tmp_path / "versions.html").read_text()
     jax, page = run.versions["jax"], page[page.index("Versions") :]
     assert f">0.0.7, {jax}<" in page, "what the runs say, not what this page was written with"
     assert f">{jax}<" in page

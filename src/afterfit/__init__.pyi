@@ -22,6 +22,7 @@ from ._diagnose.thresholds import Criteria as Criteria
 from ._diagnose.thresholds import Threshold as Threshold
 from ._diagnose.verdict import DiagnosisSettings as DiagnosisSettings
 from ._diagnose.verdict import Verdict as Verdict
+from ._reports.write import report as report
 from ._sweeps.knobs import geomspace as geomspace
 from ._sweeps.laws import PowerLaw as PowerLaw
 from ._sweeps.laws import fit_power_law as fit_power_law

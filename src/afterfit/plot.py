@@ -12,6 +12,7 @@ import matplotlib.figure
 import numpy as np
 
 from afterfit._base.curves import KNOWN, TIME_LABEL
+from afterfit._base.errors import nearest, require
 from afterfit._base.html import picture_bytes
 from afterfit._base.spec import DEFINING, Spec
 
@@ -36,6 +37,7 @@ __all__ = [
     "mark_phases",
     "mathtext",
     "plain",
+    "plot_curves",
     "plot_run",
     "positive",
     "setting_line",
@@ -66,6 +68,7 @@ class Figure(matplotlib.figure.Figure):
         return picture_bytes(self)
 
 
+_MOST = 40  # lines of one quantity
 _FAR = 1e3  # times its first value, beyond which a diverging curve leaves through the top of the picture
 
 
@@ -103,8 +106,9 @@ def plot_run(run: Run, overlay: Overlay | None = None) -> Figure:
     """Training and test curves over time with t_fit and t_gen marked, and the norms below.
 
     Time is on a log axis, so the initialisation at t = 0 is left out. Where times are too large for a float,
-    the axis is log₁₀ t. A curve that diverges leaves through the top. Numbers that the model observes of its own
-    (`Model.observe`) have a panel below the norms. `overlay` is drawn over it, as `af.theory.plot` does.
+    the axis is log₁₀ t. A curve that diverges leaves through the top. What the model observes of its own
+    (`Model.observe`) has a panel below the norms; of a quantity with many numbers, some of them. `overlay` is drawn
+    over it, as `af.theory.plot` does.
 
     ```python
     plot_run(run).savefig("run.png", dpi=150)
@@ -112,7 +116,7 @@ def plot_run(run: Run, overlay: Overlay | None = None) -> Figure:
     """
     x, shown, in_logs = _clock(run.curves)
     overlay = overlay if overlay is not None and not in_logs else Overlay()
-    own = [str(name) for name, curve in run.curves.items() if curve.ndim == 1 and name not in KNOWN]
+    own = [str(name) for name in run.curves if name not in KNOWN]
     heights = {"metric": 3.0, "norms": 2.0}
     if overlay.moments:
         heights["moments"] = 0.3 + 0.26 * len(overlay.moments)
@@ -148,6 +152,61 @@ def plot_run(run: Run, overlay: Overlay | None = None) -> Figure:
         if ax.get_legend_handles_labels()[0]:
             ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.02), frameon=False, fontsize="small")
     return figure
+
+
+def plot_curves(run: Run, y: str | None = None, x: str = "time", ax: Axes | None = None) -> matplotlib.figure.Figure:
+    """One quantity of a run, `y`, over its time or its steps, on axes of its own or on yours: their figure.
+
+    `y` is a name of `run.curves` (`"norm_l2"`, or one that your model observes), or one without its side: `"loss"` is
+    the training and the test loss. The verdict's metric if it is not given. On your axes the colour is the next of
+    their cycle, so that several runs can be compared.
+
+    ```python
+    for run in runs:
+        plot_curves(run, "loss", x="step", ax=ax)
+    ```
+    """
+    names = _sides(run, run.metric if y is None else y)
+    where, shown, in_logs = _clock(run.curves) if x == "time" else _steps(run.curves, x)
+    figure = Figure(figsize=(7.5, 3.4), layout="constrained") if ax is None else ax.figure.get_figure(root=True)
+    on = figure.subplots() if ax is None else ax
+    colour = None
+    for name in names:
+        values = _columns(run.curves, name, shown)
+        look = TRAIN if name.startswith("train_") else TEST
+        look = look if ax is None else {**look, "color": colour}
+        lines = on.plot(where[shown], values, **look)
+        lines[0].set_label(plain(name.replace("_", " ")))
+        colour = lines[0].get_color()
+        usable = positive(values.ravel())
+        if usable.size and usable.size == np.isfinite(values).sum() and usable.max() > 10 * usable.min():
+            on.set_yscale("log")
+    label = run.curves["time"].attrs.get("label", TIME_LABEL)
+    log_time_axes(on, in_logs=in_logs, label=label if x == "time" else "steps")
+    on.set_ylabel(plain(run.metric if y is None else y).replace("_", " "))
+    verdict, _ = run.verdict_or_reason()
+    if ax is None and x == "time" and verdict is not None:
+        mark_phases(on, verdict, in_logs=in_logs)
+    on.legend(frameon=False, fontsize="small")
+    return figure
+
+
+def _sides(run: Run, y: str) -> list[str]:
+    """The curves that a name means: itself, or that of the training and of the test data."""
+    both = [name for name in (f"train_{y}", f"test_{y}") if name in run.curves]
+    names = [y] if y in run.curves.data_vars else both
+    known = {str(name) for name in run.curves.data_vars}
+    short = {name.partition("_")[2] for name in known if name.startswith(("train_", "test_"))}
+    require(bool(names), f"this run has no curve {y!r}: {nearest(y, known | short)}")
+    return names
+
+
+def _steps(curves: xr.Dataset, x: str) -> tuple[NDArray, NDArray, bool]:
+    """Steps in the place of time, as `_clock` gives that."""
+    require(x == "step", f"curves are drawn over x='time' or x='step', got {x!r}.")
+    steps = curves["step"].values
+    require(bool(np.any(steps > 0)), "this run was followed without steps: draw it over x='time'.")
+    return steps, steps > 0, False
 
 
 def log_time_axes(*axes: Axes, in_logs: bool = False, label: str = TIME_LABEL) -> None:
@@ -387,11 +446,21 @@ def _draw_norms(ax: Axes, curves: xr.Dataset, x: NDArray, shown: NDArray, diverg
 def _draw_own(ax: Axes, curves: xr.Dataset, names: list[str], x: NDArray, shown: NDArray) -> None:
     """What the model observes of its own, each divided by its largest size, which the legend gives."""
     for style, name in zip(_LEVELS * len(names), names, strict=False):
-        values = drawable(curves[name].values[shown])
+        values = _columns(curves, name, shown)
         size = float(np.nanmax(np.abs(values))) if np.isfinite(values).any() else 0.0
         label = f"{plain(name)}, largest: ${mathtext(size)}$"
-        ax.plot(x[shown], values / (size or 1.0), label=label, color="0.2", linestyle=style, linewidth=1.4)
+        width = 1.4 if values.shape[1] == 1 else 0.7
+        lines = ax.plot(x[shown], values / (size or 1.0), color="0.2", linestyle=style, linewidth=width)
+        lines[0].set_label(label)
     ax.set_ylabel("own / largest")
+
+
+def _columns(curves: xr.Dataset, name: str, shown: NDArray) -> NDArray:
+    """A quantity with one column a number of it; of more than a picture can show, as many as it can, evenly chosen."""
+    values = drawable(curves[name].values[shown])
+    values = values.reshape(len(values), -1)
+    chosen = np.unique(np.linspace(0, values.shape[1] - 1, min(_MOST, values.shape[1])).round().astype(int))
+    return values[:, chosen]
 
 
 def mathtext(x: float) -> str:

@@ -5,7 +5,8 @@ whose fields are numbers, strings, tuples or other nouns. `to_dict` writes it as
 for TOML or JSON; `from_dict` reads it back and refuses what it does not know, naming the nearest thing it does.
 
 The `kind` of a noun of afterfit's is its class's name, such as `L2`. A class from elsewhere is named with its module,
-`mylab.penalties.L2`, and carries a digest of what defines it, its `code`.
+`mylab.penalties.L2`, and carries a digest of what defines it, its `code`. Who writes by hand may say where it is to be
+had from, `mylab:L2`. Reading plain data imports nothing: a module that they name has to be imported by who reads them.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import dataclasses
 import inspect
 import math
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, Self
 
@@ -274,16 +276,30 @@ def _is_ours(noun: type[Spec]) -> bool:
 
 
 def _called(kind: Any, members: Mapping[str, type[Spec]], where: str) -> type[Spec]:
-    """The class of that kind. One from outside afterfit may go without its module if it is the only one so called."""
+    """The class of that kind: `module.Class`, `module:Class`, or without its module if it is the only one so called."""
     short: dict[str, list[str]] = {}
     for full in members:
         short.setdefault(full.rpartition(".")[2], []).append(full)
-    full = [kind] if kind in list(members) else short.get(kind, []) if isinstance(kind, str) else []
+    words = kind if isinstance(kind, str) else ""
+    full = [words] if words in members else _offered(words, members) if ":" in words else short.get(words, [])
     require(len(full) <= 1, f"there are several {where} {kind!r}: say which of {', '.join(full)}.")
     known = [name if len(called) == 1 else full for name, called in short.items() for full in called]
     require("<locals>" not in str(kind), f"{where} {kind} was defined in a function, where nobody can find it by name.")
-    require(bool(full), f"unknown {where} {kind!r}: {nearest(str(kind), known)}")
+    module, colon, name = words.rpartition(":" if ":" in words else ".")
+    require(
+        bool(full) or not module or module in sys.modules,
+        f"{where} {kind!r} is in a module that is not imported: add --import {module} on the command line, or import "
+        "it in Python before this is read.",
+    )
+    require(bool(full), f"unknown {where} {kind!r}: {nearest(name if colon else str(kind), known)}")
     return members[full[0]]
+
+
+def _offered(kind: str, members: Mapping[str, type[Spec]]) -> list[str]:
+    """The full name of `module:Class`, a class that a module defines or hands on. Nothing is imported."""
+    module, _, name = kind.partition(":")
+    there = getattr(sys.modules.get(module), "__dict__", {}).get(name)
+    return [full for full, member in members.items() if full == f"{module}.{name}" or member is there]
 
 
 def _flat(value: Any) -> Iterator[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import shutil
 import signal
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 import typer
 from typer.core import TyperGroup
 
-from afterfit._base.errors import AfterfitError
+from afterfit._base.errors import AfterfitError, SpecError, error_in_words, require
 
 if TYPE_CHECKING:
     from afterfit._training.experiment import Experiment
@@ -28,6 +29,7 @@ __all__ = [
     "Changes",
     "Fit",
     "Generalise",
+    "Imports",
     "Quiet",
     "ScaleOption",
     "StoreOption",
@@ -39,6 +41,7 @@ __all__ = [
     "complete_job",
     "complete_paper",
     "complete_scale",
+    "import_modules",
     "main",
     "on_interrupt",
     "print_verdict",
@@ -240,6 +243,22 @@ def cache_compilations() -> None:
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
 
 
+def import_modules(names: Iterable[str]) -> None:
+    """Import the modules that the user names, for the classes that they define: those of this directory come first."""
+    for name in names:
+        require(
+            all(part.isidentifier() for part in name.split(".")) and not name.endswith(".py"),
+            f"--import wants the name of a module, such as my_module for the file my_module.py here, got {name!r}.",
+        )
+        here = str(Path.cwd())
+        if here not in sys.path:
+            sys.path.insert(0, here)  # as `python -m` does; processes that help look there too
+        try:
+            importlib.import_module(name)
+        except Exception as error:  # whatever the user's code raises
+            raise SpecError(f"{name} cannot be imported: {error_in_words(error).rstrip('.')}.") from error
+
+
 # ----------------------------------------------------------------------------------------- ids and completion
 
 
@@ -313,4 +332,12 @@ Generalise = Annotated[
 Changes = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NAME=VALUE", help="Change a setting, by its dotted name. Repeatable."),
+]
+Imports = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--import",
+        metavar="MODULE",
+        help="Import a module of yours first, for kinds such as my_module:SparseTeacher. Repeatable.",
+    ),
 ]

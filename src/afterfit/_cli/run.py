@@ -22,11 +22,13 @@ from afterfit._cli._app import (
     Changes,
     Fit,
     Generalise,
+    Imports,
     Quiet,
     ScaleOption,
     cache_compilations,
     complain,
     complete_job,
+    import_modules,
     on_interrupt,
     print_verdict,
     readable,
@@ -57,6 +59,7 @@ def run(
     ],
     scale: ScaleOption = None,
     changes: Changes = None,
+    imports: Imports = None,
     fit: Fit = None,
     generalise: Generalise = None,
     out: Annotated[
@@ -67,6 +70,9 @@ def run(
             show_default=False,
         ),
     ] = None,
+    thorough: Annotated[
+        bool, typer.Option("--thorough", help="Let theory take longer than the runs did, to leave nothing out.")
+    ] = False,
     quiet: Quiet = False,
 ) -> None:
     """Run an experiment.
@@ -78,16 +84,19 @@ def run(
       afterfit run notsawo2025/fig3 --scale quick --set penalty.strength=1e-4 --set seed=3
       afterfit run my.toml --out results/first-try
       afterfit run my_paper.py::fig2 --scale quick
+      afterfit run my.toml --import my_module
 
     An experiment in a file has the tables [task], [model], [penalty], [dynamics] and [init]; `afterfit show
-    ID` prints one to start from. Each run is saved as soon as it ends. Ctrl-C ends the current run early and
+    ID` prints one to start from. A kind of your own is my_module:Class, and its module is imported if you say so with
+    --import. Each run is saved as soon as it ends. Ctrl-C ends the current run early and
     keeps what was observed. --fit and --generalise are how the runs are judged here, in words and in pictures; their
     files keep the task's own thresholds. Results go to a directory that is new, empty or of an earlier `afterfit run`.
     """
+    import_modules(imports or [])
     entry, label, experiments = read_job(job, scale)  # before anything is loaded: a name may be refused at once
     from afterfit._base.files import write_atomically
     from afterfit._base.html import picture_bytes
-    from afterfit._cli.report import write_report
+    from afterfit._reports import write_report
 
     settings = parse_changes(changes or [])
     experiments = {name: experiment.set(settings) for name, experiment in experiments.items()}
@@ -119,7 +128,9 @@ def run(
         runs=runs,
         figure=picture if entry and complete else None,  # else it is the headline's curves, shown anyway
         about=_introduce(entry, job, experiments) if entry else "",
-        command=_spell_command(job, scale, changes or [], fit, generalise),
+        command=_spell_command(job, scale, changes or [], imports or [], fit, generalise),
+        thorough=thorough,
+        progress=False if quiet else None,
     )
     for what, place in (("runs", "runs"), ("picture", "figure.png"), ("report", "report.html")):
         say(str(out / place) if quiet else f"{what:8} {out / place}")
@@ -244,7 +255,7 @@ def _interrupted(place: Path) -> Path:
 
 def _tell(name: str, run: Run, quiet: bool) -> None:
     """The verdict on a run, and what went wrong with it."""
-    from afterfit._cli.report import floor, warning
+    from afterfit._reports import floor, warning
 
     verdict, said = run.verdict_or_reason()
     if quiet:
@@ -281,8 +292,15 @@ def _introduce(entry: Entry, job: str, experiments: Mapping[str, Experiment]) ->
 
 
 def _spell_command(
-    job: str, scale: str | None, changes: Sequence[str], fit: float | None, generalise: float | None
+    job: str,
+    scale: str | None,
+    changes: Sequence[str],
+    imports: Sequence[str],
+    fit: float | None,
+    generalise: float | None,
 ) -> str:
     given = {"--scale": scale, "--fit": fit, "--generalise": generalise}
     options = [part for name, value in given.items() if value is not None for part in (name, str(value))]
-    return readable(shlex.join(["afterfit", "run", job, *options, *(part for c in changes for part in ("--set", c))]))
+    options += [part for name in imports for part in ("--import", name)]
+    options += [part for change in changes for part in ("--set", change)]
+    return readable(shlex.join(["afterfit", "run", job, *options]))

@@ -64,7 +64,7 @@ def show(
 
     The setting is valid TOML: saved in a file, `afterfit run my.toml` runs it again.
     """
-    from afterfit._cli.report import warning
+    from afterfit._reports import warning
     from afterfit._sweeps.store import Store
     from afterfit._training.experiment import spec_to_toml
 

@@ -15,12 +15,14 @@ from afterfit._cli._app import (
     Changes,
     Fit,
     Generalise,
+    Imports,
     Quiet,
     ScaleOption,
     StoreOption,
     cache_compilations,
     complain,
     complete_job,
+    import_modules,
     say,
     warn_of_length,
 )
@@ -54,6 +56,7 @@ def sweep(
     seeds: Annotated[int | None, typer.Option(help="How many seeds. [default: 1]", show_default=False)] = None,
     scale: ScaleOption = None,
     changes: Changes = None,
+    imports: Imports = None,
     on: Annotated[
         str | None,
         typer.Option(
@@ -82,11 +85,13 @@ def sweep(
 
     A file may say it all in a table [sweep]: `seeds = 5` and in [sweep.over] lines such as
     `"penalty.strength" = "log:1e-6:1e-2:17"`; or [sweep.refine] with `names`, `budget` and `ranges`, to look for the
-    boundary between verdicts. Options come before what the file says. `afterfit report SWEEP` makes a page of it.
+    boundary between verdicts. Options come before what the file says. Kinds of your own need --import, as
+    in `afterfit run`. `afterfit report SWEEP` makes a page of it.
     """
     from afterfit._base.errors import SweepFailed
     from afterfit._training.experiment import Experiment
 
+    import_modules(imports or [])
     asked = _ask(job, scale, over or [], seeds, changes or [], store)
     assert isinstance(asked.spec, Experiment)  # one that can be run, being made here
     most = {name: max(values) for name, values in asked.knobs.items() if name == "dynamics.steps"}
@@ -126,15 +131,14 @@ def report(
     reproduce it. A sweep that is not complete is shown as far as it is. --fit and --generalise judge its runs by other
     thresholds than the task's.
     """
-    from afterfit._cli.report import write_sweep_report
+    from afterfit._reports import report as write
     from afterfit._sweeps.store import Store
     from afterfit._sweeps.sweep import Sweep
 
     place = Store(store)
     asked = Sweep.from_dict(place.sweep(id), place)
     out = out or Path("results") / f"sweep-{asked.id}.html"
-    out.parent.mkdir(parents=True, exist_ok=True)
-    write_sweep_report(out, asked.judged(fit=fit, generalise=generalise))
+    write(asked.judged(fit=fit, generalise=generalise), out)
     say(str(out) if quiet else f"report  {out}")
 
 

@@ -37,9 +37,10 @@ from afterfit._training.experiment import flatten
 
 if TYPE_CHECKING:
     import xarray as xr
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
     from afterfit._training.experiment import Experiment
-    from afterfit.plot import Figure
     from afterfit.tasks import Data
 
 __all__ = ["FILES", "FORMAT", "PACKAGES", "Run", "check_files", "load", "replaceable", "summary", "versions_here"]
@@ -137,11 +138,19 @@ class Run:
             return self
         return dataclasses.replace(self, criteria=self.criteria.at(fit=fit, generalise=generalise))
 
-    def plot(self) -> Figure:
-        """Training and test curves over time with t_fit and t_gen marked, and the norms below."""
-        from afterfit.plot import plot_run
+    def plot(self, y: str | None = None, *, x: str = "time", ax: Axes | None = None) -> Figure:
+        """Training and test curves over time with t_fit and t_gen marked, the norms and your own quantities below.
 
-        return plot_run(self)
+        With any of the arguments, one panel: the quantity `y` of `curves` (`"loss"` is that of training and of test;
+        the verdict's metric if it is not given) over `x`, `"time"` or `"step"`, on the axes `ax` if there are some.
+
+        ```python
+        run.plot(y="loss", x="step").savefig("loss.png")
+        ```
+        """
+        from afterfit.plot import plot_curves, plot_run
+
+        return plot_run(self) if (y, x, ax) == (None, "time", None) else plot_curves(self, y, x, ax)
 
     def save(self, directory: str | Path) -> Path:
         """Write the run as a directory of plain files (JSON, Parquet, NPZ), visible only once complete.

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import re
+import sysconfig
 import threading
 import time
+import traceback
 from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.errors import JAXTypeError
 from jaxtyping import Array, PyTree
 
 from afterfit._base.definitions import as_compiled_last, compiled
-from afterfit._base.errors import require
+from afterfit._base.errors import AfterfitError, SpecError, error_in_words, require
 from afterfit._base.progress import progress_bar
 from afterfit._base.turns import attend, computing
 from afterfit._training.batches import Batch, Lane, numbers_as_arrays
@@ -189,7 +195,7 @@ def prepare(experiment: Experiment, data: Data | None = None) -> tuple[Problem, 
     dtype = jnp.float64 if task.precision == "double" else jnp.float32
     params = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), initial)
     problem = eqx.tree_at(lambda p: p.model, problem, problem.model.anchored(params))
-    outputs = jax.eval_shape(lambda p: problem.model(p, problem.data.inputs), params)
+    outputs = _shape_of_outputs(problem, params, in_words=not model.responsive)
     _check_outputs(outputs)
     wanted = problem.data.targets.shape
     if task.loss.metric == "accuracy":  # targets are class numbers, outputs one number a class
@@ -201,6 +207,8 @@ def prepare(experiment: Experiment, data: Data | None = None) -> tuple[Problem, 
     check_program(jax.grad(problem.loss), params, problem.data.n)
     experiment.dynamics.check(problem, params)
     if not model.responsive:
+        _check_pure(problem, params)
+        _check_start(problem, params, outputs)
         require(
             _moves_outputs(problem, params, outputs),
             "the model's outputs do not depend on its parameters: their derivative is exactly 0 at the start and at "
@@ -220,6 +228,60 @@ def _acts_on_each(problem: Problem, params: PyTree[Array]) -> bool:
     together = inputs.observed(problem.model(params, problem.data.inputs), n)
     alone = problem.model(params, jax.tree.map(lambda leaf: leaf[0], inputs.apart(n)))[0]
     return bool(jnp.allclose(alone, together[0], rtol=1e-3, atol=1e-3 * float(jnp.max(jnp.abs(together)))))
+
+
+def _shape_of_outputs(problem: Problem, params: PyTree[Array], in_words: bool) -> Any:
+    """The shape and type of a model's outputs; what the user's own raises `in_words`, without JAX's traceback."""
+    try:
+        return jax.eval_shape(lambda p: problem.model(p, problem.data.inputs), params)
+    except (AfterfitError, MemoryError):
+        raise
+    except Exception as error:
+        if not in_words:
+            raise
+        said = error_in_words(error).splitlines()[0].rstrip(".:")
+        hint = " (write it with jax.numpy, and jnp.where in place of `if`)" if isinstance(error, JAXTypeError) else ""
+        raise SpecError(f"the model cannot be evaluated: {said}{hint}{_place_of(error)}.") from None
+
+
+def _place_of(error: Exception) -> str:
+    """Where in the user's code something was raised, in words; nothing if it was not there."""
+    libraries = (sysconfig.get_path("purelib"), str(Path(__file__).parents[1]), sysconfig.get_path("stdlib"))
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(libraries)]
+    return f", in {Path(frames[-1].filename).name}, line {frames[-1].lineno}: {frames[-1].line}" if frames else ""
+
+
+def _check_pure(problem: Problem, params: PyTree[Array]) -> None:
+    """Refuse a model that is another function when it is called again: the compiled run would keep the first."""
+
+    def trace() -> tuple[str, list[np.ndarray]]:
+        program = jax.make_jaxpr(lambda p: problem.model(p, problem.data.inputs))(params)
+        return re.sub(" at 0x[0-9a-f]+", "", str(program)), [np.asarray(const) for const in program.consts]
+
+    (one, held), (other, held_again) = trace(), trace()
+    same = one == other and all(map(functools.partial(np.array_equal, equal_nan=True), held, held_again))
+    require(
+        same,
+        "the model computes something else when it is called a second time: it depends on what changes, such as a "
+        "counter or random numbers. Make it depend on its parameters and its input alone.",
+    )
+
+
+def _check_start(problem: Problem, params: PyTree[Array], shape: jax.ShapeDtypeStruct) -> None:
+    """Refuse a model that has no finite outputs, or no gradient, at its initial parameters."""
+    outputs, slope = _slope(problem.model, problem.data.inputs, params, jnp.ones(shape.shape, shape.dtype))
+    wrong = ~jnp.isfinite(outputs).reshape(len(outputs), -1).all(axis=1)
+    require(
+        not bool(wrong.any()),
+        f"the model gives outputs that are not finite at its initial parameters, on {int(wrong.sum())} of {len(wrong)} "
+        f"training examples (the first is number {int(jnp.argmax(wrong))}): look for a division by 0, a logarithm or "
+        "root of what is not positive, or too large a start.",
+    )
+    require(
+        not any(bool(jnp.isnan(leaf).any()) for leaf in jax.tree.leaves(slope)),
+        "the model's outputs are finite at its initial parameters, but their derivative is not a number: look for a "
+        "root or a norm at 0, or start elsewhere.",
+    )
 
 
 def _check_outputs(outputs: Any) -> None:
@@ -245,13 +307,14 @@ def _moves_outputs(problem: Problem, params: PyTree[Array], outputs: jax.ShapeDt
     for start, random in ((1.0, 0.0), (1.0, 1.0), (0.0, 1e-3), (0.0, 1.0), (0.0, 1e3), (0.0, 1e6)):
         point = jax.tree.map(lambda p, z, a=start, b=random: a * p + b * z, params, noise)
         weights = jnp.asarray(rng.standard_normal(outputs.shape), outputs.dtype)
-        slope = _slope(problem.model, problem.data.inputs, point, weights)
+        _, slope = _slope(problem.model, problem.data.inputs, point, weights)
         if any(bool(jnp.any(leaf != 0)) for leaf in jax.tree.leaves(slope)):
             return True
     return False
 
 
 @compiled
-def _slope(model: Model, inputs: Any, params: PyTree[Array], weights: Array) -> PyTree[Array]:
-    """The gradient of a weighted sum of all outputs."""
-    return jax.vjp(lambda p: model(p, inputs), params)[1](weights)[0]
+def _slope(model: Model, inputs: Any, params: PyTree[Array], weights: Array) -> tuple[Array, PyTree[Array]]:
+    """All outputs, and the gradient of a weighted sum of them."""
+    outputs, pull_back = jax.vjp(lambda p: model(p, inputs), params)
+    return outputs, pull_back(weights)[0]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Self
 
 from afterfit._base import html
+from afterfit._base.allowance import time_left
 from afterfit._base.errors import Unanswered, nearest
 from afterfit._base.rules import Rule
 from afterfit.theory._instance import Instance
@@ -19,6 +20,7 @@ def answer(rule: type[Rule], instance: Instance, apply: Callable[[], Any]) -> An
     if why is not None:
         return why
     try:
+        time_left()(0.0)
         return apply()
     except Unanswered as error:
         return str(error)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import textwrap
 
 from afterfit._base import html
+from afterfit._base.allowance import LEAST, within
 from afterfit._base.turns import computing
 from afterfit._training.run import Run
 from afterfit.theory._answers import Answers
@@ -59,14 +61,19 @@ class Explanation:
         return f"<p>{html.escape(self.verdict)}</p>" + "".join(part._repr_html_() for part in parts)
 
 
-def explain(run: Run) -> Explanation:
+def explain(run: Run, *, thorough: bool = False) -> Explanation:
     """Which theorem speaks to a run, whether its assumptions hold here, what it predicts, and what happened.
+
+    It takes no longer than the run did, or 5 s if that is more: what would is left out, and says so. `thorough` leaves
+    nothing out.
 
     ```python
     print(af.theory.explain(run))
     ```
     """
-    case = Case(run)
-    with computing():
-        readings = Readings.of(Theorem.known(), case.instance, lambda theorem: theorem(case))
-    return Explanation(str(run.verdict), readings, case.limits, case.clocks)
+    with within(math.inf if thorough else max(LEAST, run.seconds)):
+        case = Case(run)
+        limits, clocks = case.limits, case.clocks  # first: the constants of theorems can take long
+        with computing():
+            readings = Readings.of(Theorem.known(), case.instance, lambda theorem: theorem(case))
+    return Explanation(str(run.verdict), readings, limits, clocks)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import time
 from typing import NamedTuple
 
 import jax
@@ -22,6 +23,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PyTree
 
+from afterfit._base.allowance import time_left
 from afterfit._base.definitions import compiled
 from afterfit._base.errors import require
 from afterfit.dynamics import _tangent as tangent
@@ -237,16 +239,25 @@ def _chi_of_linear(problem: Problem, params: PyTree[Array], radius: float) -> fl
     return 2 * here.bend * float(values[reachable][0]) if fits else 0.0
 
 
+_TRIED, _DESCENT = 20, 200  # evaluations by which it is told how long it takes; what one descent takes at least, nearly
+
+
 def _least_ratio(problem: Problem, params: PyTree[Array], radius: float, seed: int, starts: int) -> float:
     """The least ‖∇g‖²/g that quasi-Newton descents from random points of the ball come across."""
     from scipy.optimize import minimize
 
     size = sum(leaf.size for leaf in jax.tree.leaves(params))
     floor = math.log(float(problem.loss(params))) + math.log(1e-16)  # residuals below 1e-8 are partly rounding
-    best = math.inf
+    best, evaluations, still = math.inf, 0, time_left()
+    began = time.monotonic()
 
     def objective(z: np.ndarray) -> tuple[float, np.ndarray]:
-        nonlocal best
+        nonlocal best, began, evaluations
+        evaluations += 1
+        if evaluations == 2:  # the first was compiled
+            began = time.monotonic()
+        ahead = evaluations == _TRIED
+        still((time.monotonic() - began) / _TRIED * _DESCENT * starts if ahead else 0.0)
         (value, log_loss), slope = _log_ratio(problem, params, jnp.asarray(radius), jnp.asarray(z))
         if float(log_loss) > floor:
             best = min(best, math.exp(float(value)))

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from afterfit._base.allowance import time_left
 from afterfit._base.errors import Unanswered
 from afterfit._training.train import run_experiment
 from afterfit.dynamics import RiemannianFlow
@@ -27,6 +28,7 @@ from afterfit.theory.obstacles import not_decayed, not_factorised, not_squared
 __all__ = ["RiemannianLimit"]
 
 _MOST_STEPS = 20_000  # of a limiting flow: a forecast that takes longer than the run is none
+_TO_BEGIN = 10.0  # seconds: compiling it takes nearly as long
 
 
 class RiemannianLimit(Route):
@@ -60,7 +62,10 @@ class RiemannianLimit(Route):
         missing = np.linalg.norm((outputs - instance.targets.ravel()), axis=1) / np.linalg.norm(instance.targets)
         end = beta * float(times[-1])
         flow = RiemannianFlow(until=end, first=1e-4 * end, max_steps=_MOST_STEPS)
-        run = run_experiment(dataclasses.replace(experiment, dynamics=flow, observations=SLOW_TIMES), progress=False)
+        still = time_left()
+        still(_TO_BEGIN)
+        limiting = dataclasses.replace(experiment, dynamics=flow, observations=SLOW_TIMES)
+        run = run_experiment(limiting, progress=lambda share: still(0.0))
         metric = instance.task.metric
         slow = run.curves["time"].values[1:] / beta
         if not len(slow) or slow[-1] <= 0:

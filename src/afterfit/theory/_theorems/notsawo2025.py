@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from afterfit._base.allowance import TimeIsUp
 from afterfit.theory import sensing
 from afterfit.theory._clocks import Descent, FitTime, MatrixDescent, PenaltyBound
 from afterfit.theory._instance import Instance
@@ -149,7 +150,11 @@ class TwoPhases(Theorem):
         # The smallest ball that can hold: it has to reach a point where the loss is 0.
         reach = 2 * np.sqrt(float(problem.loss(instance.initial)))
         radius = 2 * max(reach, instance.initial_norm, 1.0)
-        found = chatterjee_lojasiewicz(problem, instance.initial, radius)
+        try:
+            found = chatterjee_lojasiewicz(problem, instance.initial, radius)
+        except TimeIsUp as error:
+            yield Check("r-CL at the start: 4g < r²χ", str(error), None)
+            return
         kind = "exact" if found.exact else "an upper bound"
         yield Check(
             "r-CL at the start: 4g < r²χ",

@@ -10,7 +10,8 @@ import numpy as np
 
 from afterfit._base.errors import SpecError
 from afterfit._base.html import escape, picture, table
-from afterfit._cli.report.page import (
+from afterfit._reports.page import (
+    imports_of,
     not_readable,
     paragraphs,
     section,
@@ -179,7 +180,8 @@ def _reproduce(sweep: Sweep) -> str:
     how = (
         f"In Python, with <code>af.sweep</code>: a file cannot hold all of it ({escape(why)}) What it says is"
         if why
-        else "Save these lines as <code>my.toml</code> and run <code>afterfit sweep my.toml</code>; in Python, "
+        else "Save these lines as <code>my.toml</code> and run <code>afterfit sweep my.toml"
+        f"{escape(imports_of(written['spec']))}</code>; in Python, "
         f"<code>af.Sweep.from_dict</code> reads <code>sweep-{sweep.id}.json</code> of the store."
     )
     return f"<p>{how}</p><pre>{escape(chr(10).join(lines))}</pre>"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from afterfit._training.experiment import Experiment, value_to_toml
 from afterfit._training.run import versions_here
 
 __all__ = [
+    "imports_of",
     "not_readable",
     "paragraphs",
     "section",
@@ -27,6 +28,7 @@ def write_page(path: str | Path, title: str, parts: Iterable[str]) -> Path:
     body = "\n".join([f"<h1>{escape(title)}</h1>", *filter(None, parts)])
     page = _PAGE.format(title=escape(title), style=_STYLE, body=body)
     path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, page.encode(errors="replace"))  # the name of a file may be no UTF-8
     return path
 
@@ -43,6 +45,22 @@ def not_readable(spec: Mapping[str, Any]) -> str:
     except SpecError as error:
         return str(error)
     return ""
+
+
+def imports_of(spec: Mapping[str, Any]) -> str:
+    """The options of the command line that make the kinds of a specification known, where some are from elsewhere."""
+    modules = dict.fromkeys(kind.rpartition(".")[0] for kind in _kinds(spec))
+    return "".join(f" --import {module}" for module in modules if module)
+
+
+def _kinds(value: Any) -> Iterator[str]:
+    """The kinds of all nouns in a specification."""
+    if isinstance(value, Mapping):
+        if isinstance(value.get("kind"), str):
+            yield value["kind"]
+        value = list(value.values())
+    for part in value if isinstance(value, list) else ():
+        yield from _kinds(part)
 
 
 def value_in_words(value: Any) -> str:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from afterfit._base.allowance import LEAST, within
 from afterfit._base.html import escape, picture, table
-from afterfit._cli.report.page import (
+from afterfit._base.progress import progress_bar
+from afterfit._reports.page import (
+    imports_of,
     not_readable,
     paragraphs,
     section,
@@ -36,23 +40,30 @@ def write_report(
     figure: Figure | bytes | None = None,
     about: str = "",
     command: str = "",
+    thorough: bool = False,
+    progress: bool | None = None,
 ) -> Path:
     """Write a page on `runs` (by name, the headline first): verdicts, pictures, setting, cost, versions.
 
     `figure` is a picture of all runs together (a figure, or a PNG already made of it), `about` some paragraphs of
-    introduction, `command` what reproduces the runs. The file appears only once it is complete.
+    introduction, `command` what reproduces the runs. What theory says of them takes no longer than they did, or 5 s if
+    that is more, unless it is to be `thorough`. `progress` shows a bar, if it is None on a terminal only. The file
+    appears only once it is complete.
 
     ```python
     write_report("report.html", "L1 against L2", {"L1": run, "L2": other})
     ```
     """
+    allowed = math.inf if thorough else max(LEAST, sum(run.seconds for run in runs.values()))
+    with progress_bar("theory", progress) as show, within(allowed, show):
+        verdicts = _verdicts(runs, thorough)
     return write_page(
         path,
         title,
         [
             *paragraphs(about),
             "" if figure is None else picture(figure, f"Picture: {title}"),
-            section("Verdict" if len(runs) == 1 else "Verdicts", _verdicts(runs)),
+            section("Verdict" if len(runs) == 1 else "Verdicts", verdicts),
             section("Cost" if len(runs) == 1 else "Runs", _runs(runs)),
             section("Setting", _setting(runs)),
             section("How to reproduce", _reproduce(runs, command)),
@@ -89,7 +100,7 @@ def floor(run: Run) -> str:
     )
 
 
-def _verdicts(runs: Mapping[str, Run]) -> str:
+def _verdicts(runs: Mapping[str, Run], thorough: bool) -> str:
     """Every run's verdict with its evidence; the first ones with their curves, the others folded away."""
     parts = []
     for k, (name, run) in enumerate(runs.items()):
@@ -101,7 +112,7 @@ def _verdicts(runs: Mapping[str, Run]) -> str:
         verdict = f'<p class="verdict">{escape(said)}</p>'
         if k < _DRAWN:
             heading = f"<h3>{escape(name)}</h3>" if len(runs) > 1 else ""
-            drawn, page = _theory(run, foresee=k == 0)
+            drawn, page = _theory(run, k == 0, thorough)
             curves = picture(plot_run(run, drawn), f"Curves of {name}: {said}")
             parts.append(f"{heading}{verdict}{status}{evidence}{curves}{page}")
         else:
@@ -110,7 +121,7 @@ def _verdicts(runs: Mapping[str, Run]) -> str:
     return "\n".join(parts)
 
 
-def _theory(run: Run, foresee: bool) -> tuple[Overlay | None, str]:
+def _theory(run: Run, foresee: bool, thorough: bool) -> tuple[Overlay | None, str]:
     """What theory says of a run: what to draw over it, and a page folded away. No failure of it costs the report.
 
     The headline alone is foreseen: that can take half a minute.
@@ -118,7 +129,7 @@ def _theory(run: Run, foresee: bool) -> tuple[Overlay | None, str]:
     if run.status == "diverged" or run.verdict_or_reason()[0] is None:
         return None, "<p>Theory is not asked: the run came to nothing that it could speak of.</p>"
     try:
-        explained = explain(run)
+        explained = explain(run, thorough=thorough)
         foreseen = forecast(run.experiment) if foresee else None
     except Exception as error:  # a run of the user's own making can be more than theory expects
         return None, f"<p>Theory has nothing to say of this run: {escape(error)}</p>"
@@ -163,6 +174,6 @@ def _reproduce(runs: Mapping[str, Run], command: str) -> str:
         f"In Python, with <code>af.train</code>: a file cannot hold all of it ({escape(why)}) What it says{which} is"
         if why
         else f"Or from its specification{which}: save these lines as <code>my.toml</code> and run "
-        "<code>afterfit run my.toml</code>."
+        f"<code>afterfit run my.toml{escape(imports_of(headline.spec))}</code>."
     )
     return f"{asked}<p>{how}</p><pre>{escape(spec_to_toml(headline.spec))}</pre>"

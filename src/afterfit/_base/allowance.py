@@ -1,0 +1,59 @@
+"""How long an answer may take. What takes long asks, as it goes on, whether there is time left.
+
+A report on a run is not to cost more than the run. Who asks for one says how long all of it may take (`within`), and
+what is computed for it begins, and goes on, while there is time. What does not is left out, with a sentence.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import math
+import time
+from collections.abc import Callable, Iterator
+
+from afterfit._base.errors import Unanswered
+
+__all__ = ["LEAST", "TimeIsUp", "time_left", "within"]
+
+LEAST = 5.0  # seconds that a report or an explanation may always take
+
+_end: contextvars.ContextVar[float] = contextvars.ContextVar("end", default=math.inf)
+_show: contextvars.ContextVar[Callable[[], None]] = contextvars.ContextVar("show", default=lambda: None)
+
+
+class TimeIsUp(Unanswered):
+    """It was left out, since it takes longer than was allowed."""
+
+
+@contextlib.contextmanager
+def within(seconds: float, show: Callable[[float], None] | None = None) -> Iterator[None]:
+    """What is computed in here has so many seconds, or fewer if it is inside of another such.
+
+    `show` is told the share of them that is over, whenever somebody asks for the time that is left.
+    """
+    began = time.monotonic()
+    end = _end.set(min(_end.get(), began + seconds))
+    # Of an endless time no share is ever over.
+    look = _show.get() if show is None else lambda: show(min(1.0, (time.monotonic() - began) / seconds))
+    shown = _show.set(look)
+    try:
+        yield
+    finally:
+        _show.reset(shown)
+        _end.reset(end)
+
+
+def time_left() -> Callable[[float], None]:
+    """A function that raises `TimeIsUp` unless `seconds` are left of what is allowed here; any thread may call it."""
+    end, show = _end.get(), _show.get()
+
+    def check(seconds: float) -> None:
+        show()
+        if time.monotonic() + seconds > end:
+            raise TimeIsUp(
+                f"left out, to take no longer than the run did ({LEAST:g} s at least): ask for it with thorough=True, "
+                "or --thorough on the command line"
+            )
+
+    return check

@@ -1,0 +1,112 @@
+"""An explanation costs no more than was allowed, says what it left out, and leaves nothing out when asked to."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import time
+
+import jax
+import pytest
+from test_report import read
+
+import afterfit as af
+from afterfit import theory
+from afterfit._base.allowance import TimeIsUp, time_left, within
+
+SECONDS = 0.02  # what one piece of the slow constant takes
+PIECES = 40
+
+
+def test_the_time_that_is_left_is_the_least_of_all_that_are_allowed():
+    time_left()(1e9)  # nobody said anything
+    with within(100.0):
+        with within(50.0):
+            time_left()(49.0)
+            with pytest.raises(TimeIsUp, match="thorough=True"):
+                time_left()(51.0)
+        time_left()(99.0)
+        with within(1000.0), pytest.raises(TimeIsUp):
+            time_left()(101.0)
+    time_left()(1e9)
+
+
+def test_another_thread_may_ask_and_the_share_is_shown():
+    said, shares = [], []
+
+    def ask(check):
+        try:
+            check(0.0)
+        except TimeIsUp:
+            said.append("up")
+
+    with within(0.05, shares.append):
+        check = time_left()
+        for _ in range(2):
+            thread = threading.Thread(target=ask, args=(check,))
+            thread.start()
+            thread.join()
+            time.sleep(0.06)
+    assert said == ["up"]
+    assert shares[0] < 1.0 == shares[1]
+
+
+@pytest.fixture(scope="module")
+def run():
+    return af.train(
+        task=af.tasks.SparseRecovery(n=10, sparsity=1, N=6),
+        model=af.models.Linear(),
+        penalty=af.penalties.L2(1e-2),
+        dynamics=af.dynamics.GradientDescent(lr=0.1, steps=500),
+        init=af.inits.Gaussian(0.5),
+        observations=30,
+    )
+
+
+def test_a_slow_constant_is_left_out_unless_it_is_asked_for(run, rules_forgotten, monkeypatch, tmp_path):
+    pieces = []
+
+    class Slow(theory.Theorem):
+        name, says = "slow", "It takes its time."
+
+        @classmethod
+        def obstacle(cls, instance):
+            return None
+
+        def assumptions(self, case):
+            still = time_left()
+            for piece in range(PIECES):
+                still((PIECES - piece) * SECONDS)
+                time.sleep(SECONDS)
+                pieces.append(piece)
+            yield theory.Check("slow", "done", True)
+
+        def predictions(self, case):
+            return iter(())
+
+    assert theory.explain(run, thorough=True).readings[Slow].checks[0].number == "done"
+    assert len(pieces) == PIECES
+    for module in ("theory._explain", "_reports.runs"):  # by now all else is compiled
+        monkeypatch.setattr(f"afterfit.{module}.LEAST", 0.3)
+    quick = dataclasses.replace(run, seconds=0.01)
+    began = time.monotonic()
+    page = theory.explain(quick)
+    assert time.monotonic() - began < 10.0
+    assert len(pieces) == PIECES, "it was seen at once that it would take too long"
+    assert "--thorough" in page.readings.silent[Slow]
+    assert "slow: left out" in read(af.report(quick, tmp_path / "r.html")).text
+    assert len(pieces) == PIECES
+    # A run that took long may be explained for as long.
+    assert Slow in theory.explain(dataclasses.replace(run, seconds=100.0)).readings
+    af.report(quick, tmp_path / "r.html", thorough=True)
+    assert len(pieces) == 3 * PIECES
+
+
+def test_the_constant_of_boursier_2025_fig_2_gives_up_early():
+    """Minutes of descents, of which it is told after a few evaluations how long they would take."""
+    experiment = af.papers.find("boursier2025/fig2").experiments("quick")["run"]
+    posed = theory.posed(experiment)
+    began = time.monotonic()
+    with jax.enable_x64(True), within(5.0), pytest.raises(TimeIsUp):
+        theory.chatterjee_lojasiewicz(posed.problem, posed.initial, radius=10.0)
+    assert time.monotonic() - began < 15.0  # of which nearly all is compiling
