@@ -381,6 +381,17 @@ def test_proximal_flow_ends_at_the_convex_program(name):
     np.testing.assert_allclose(found, w.value, atol=1e-3 * np.linalg.norm(w.value))
 
 
+def test_a_proximal_flow_that_has_come_to_rest_stays_there():
+    """Its steps are then as long as the run, and what their last iterations leave is multiplied by that."""
+    spec = {"task": af.tasks.SparseRegression(d=60, n=30, sparsity=3), "model": Linear(), "init": Gaussian(1.0)}
+    flow = GradientFlow(1e4, method="proximal")
+    loss = af.train(**spec, penalty=GroupLasso(1e-3, size=5), dynamics=flow, observations=100).curves.train_loss
+    at_rest = loss.values[loss.time.values > 3e3]
+    assert len(at_rest) >= 5
+    # A loss of 10⁻¹² of the first: parameters off by a hundredth of rtol would show.
+    np.testing.assert_allclose(at_rest, at_rest[0], rtol=0.05)
+
+
 @pytest.mark.parametrize("penalty", [L1, GroupLasso], ids=["L1", "groups"])
 def test_the_cost_of_a_proximal_flow_does_not_grow_with_the_slow_time_scale(penalty):
     steps = []

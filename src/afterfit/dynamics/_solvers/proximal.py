@@ -19,7 +19,9 @@ __all__ = ["ProximalEuler", "proximal_solver"]
 
 _ITERATIONS = 20
 _AHEAD = 1 / 16  # share of a step by which it looks ahead
-_CONVERGED = 0.01  # share of the allowed error by which the last Newton iteration may still move the parameters
+# Share of the allowed error by which the last Newton iteration may still move the parameters. A hundredth would do for
+# the error of a step, but what is left of the pulls is multiplied by the step, as long as the run where it rests.
+_CONVERGED = 1e-4
 
 
 class _State(eqx.Module):
@@ -91,7 +93,7 @@ class ProximalEuler(diffrax.AbstractAdaptiveSolver):
         next_move = jax.tree.map(lambda a, y: (a - y) / _AHEAD, ahead.params, y)
         leaving = jax.tree.map(jnp.subtract, next_move, P(next_move))
         all_four = (whole, first, second, ahead)
-        solved = jnp.stack([part.change for part in all_four]).max() <= _CONVERGED
+        solved = jnp.stack([part.change for part in all_four]).max() <= euler.enough
         error = jax.tree.map(
             lambda *parts: jnp.where(solved, sum(map(jnp.abs, parts)), jnp.inf), difference, turned, leaving
         )
@@ -115,6 +117,9 @@ class _BackwardEuler:
     def __init__(self, problem: Problem, params: PyTree[Array], size: Callable[[PyTree], Array]):
         self.problem, self.size = problem, size
         self.rows = tangent.rows(problem, params)
+        # In single precision rounding may be more than that share.
+        rounding = jax.tree.map(lambda leaf: jnp.finfo(leaf.dtype).eps * leaf, params)
+        self.enough = jnp.maximum(_CONVERGED, 8 * size(rounding))
 
     def subgradient(self, before: PyTree[Array], h: Float[Array, ""]) -> PyTree[Array]:
         """β·s, s the subgradient of the penalty at prox(before)."""
@@ -127,7 +132,7 @@ class _BackwardEuler:
 
     def step(self, base: PyTree[Array], pull: Float[Array, "n ..."], h: Float[Array, ""]) -> _Solved:
         def unfinished(solved: _Solved) -> Array:
-            return (solved.change > _CONVERGED) & (solved.iterations < _ITERATIONS)
+            return (solved.change > self.enough) & (solved.iterations < _ITERATIONS)
 
         far = jnp.asarray(jnp.inf, jax.eval_shape(self.size, base).dtype)
         begin = _Solved(base, base, pull, far, jnp.zeros((), jnp.int64))
@@ -144,6 +149,7 @@ class _BackwardEuler:
         pulled = jax.tree.map(lambda rows: jnp.tensordot(d_rho.ravel(), rows, axes=1), self.rows)
         change = jax.tree.map(lambda R, p: R - h * p, R1, P(pulled))
         moved = jax.tree.map(jnp.add, params, change)
+        before = jax.tree.map(lambda b, p: b - h * p, before, pulled)  # what prox maps there, and not one iteration ago
         return _Solved(moved, before, rho + d_rho, self.size(change), iterations + 1)
 
     def _solve(
