@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
+import afterfit as af
 from afterfit import SpecError
 from afterfit._base.curves import dataset
 from afterfit._diagnose.thresholds import Criteria
@@ -230,3 +231,21 @@ def test_runs_are_compared_on_axes_of_ones_own():
 def test_what_cannot_be_drawn_is_refused(asked, said):
     with pytest.raises(SpecError, match=said):
         make_run().plot(**asked)
+
+
+def test_of_many_numbers_the_largest_at_the_end_are_drawn_and_the_legend_says_so():
+    run = af.train(
+        task=af.tasks.SparseRecovery(n=60, sparsity=3, N=30),
+        model=af.models.Linear(),
+        penalty=af.penalties.L1(1e-2),
+        dynamics=af.dynamics.ProximalGradient(0.1, 3000),
+        init=af.inits.Gaussian(1.0),
+        observations=20,
+    )
+    (ax,) = run.plot("weights").axes
+    (label,) = ax.get_legend_handles_labels()[1]
+    assert "40 of 60" in label
+    ends = np.abs(run.curves.weights.values[-1])
+    assert np.count_nonzero(ends) < 40, "or there would be a choice"
+    drawn = [abs(line.get_ydata()[-1]) for line in ax.get_lines() if len(line.get_ydata()) > 2]  # not the marks
+    assert set(ends[ends > 0]) <= set(drawn)

@@ -175,8 +175,9 @@ def plot_curves(run: Run, y: str | None = None, x: str = "time", ax: Axes | None
         values = _columns(run.curves, name, shown)
         look = TRAIN if name.startswith("train_") else TEST
         look = look if ax is None else {**look, "color": colour}
+        look = look if values.shape[1] == 1 else {**look, "linewidth": 0.7}
         lines = on.plot(where[shown], values, **look)
-        lines[0].set_label(plain(name.replace("_", " ")))
+        lines[0].set_label(_in_words(run.curves, name).replace("_", " "))
         colour = lines[0].get_color()
         usable = positive(values.ravel())
         if usable.size and usable.size == np.isfinite(values).sum() and usable.max() > 10 * usable.min():
@@ -187,7 +188,8 @@ def plot_curves(run: Run, y: str | None = None, x: str = "time", ax: Axes | None
     verdict, _ = run.verdict_or_reason()
     if ax is None and x == "time" and verdict is not None:
         mark_phases(on, verdict, in_logs=in_logs)
-    on.legend(frameon=False, fontsize="small")
+    beside = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.02)} if ax is None else {}  # where it covers no curve
+    on.legend(frameon=False, fontsize="small", **beside)
     return figure
 
 
@@ -448,7 +450,7 @@ def _draw_own(ax: Axes, curves: xr.Dataset, names: list[str], x: NDArray, shown:
     for style, name in zip(_LEVELS * len(names), names, strict=False):
         values = _columns(curves, name, shown)
         size = float(np.nanmax(np.abs(values))) if np.isfinite(values).any() else 0.0
-        label = f"{plain(name)}, largest: ${mathtext(size)}$"
+        label = f"{_in_words(curves, name)}, largest: ${mathtext(size)}$"
         width = 1.4 if values.shape[1] == 1 else 0.7
         lines = ax.plot(x[shown], values / (size or 1.0), color="0.2", linestyle=style, linewidth=width)
         lines[0].set_label(label)
@@ -456,11 +458,17 @@ def _draw_own(ax: Axes, curves: xr.Dataset, names: list[str], x: NDArray, shown:
 
 
 def _columns(curves: xr.Dataset, name: str, shown: NDArray) -> NDArray:
-    """A quantity with one column a number of it; of more than a picture can show, as many as it can, evenly chosen."""
+    """A quantity with one column a number of it; of more than a picture can show, those largest at the end."""
     values = drawable(curves[name].values[shown])
     values = values.reshape(len(values), -1)
-    chosen = np.unique(np.linspace(0, values.shape[1] - 1, min(_MOST, values.shape[1])).round().astype(int))
-    return values[:, chosen]
+    last = np.abs(np.nan_to_num(values[-1])) if len(values) else np.zeros(values.shape[1])
+    return values[:, np.sort(np.argsort(-last, kind="stable")[:_MOST])]
+
+
+def _in_words(curves: xr.Dataset, name: str) -> str:
+    """What is drawn of a quantity, for a legend."""
+    count = curves[name][0].size
+    return plain(name) if count <= _MOST else f"{plain(name)}\n({_MOST} of {count}, largest at the end)"
 
 
 def mathtext(x: float) -> str:
