@@ -4,12 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 DONE := $(VENV)/.installed
 
-.PHONY: demo test install lint types layers unit fuzz pages ledger docs bench bench-flows bench-forecast bench-sweeps bench-verdicts stress clean
+.PHONY: demo test install lint types layers unit test-frameworks fuzz pages ledger docs bench bench-flows bench-forecast bench-sweeps bench-verdicts stress clean
 
 demo: $(DONE)  ## one experiment at paper scale: a verdict, a picture and a report
 	$(BIN)/afterfit run notsawo2025/fig3 --scale paper --out results/demo
 
-test: lint types layers unit  ## every check
+test: lint layers  ## every check; types beside the unit tests, which leave a core free now and then
+	$(MAKE) --no-print-directory --jobs 2 types unit
 
 install: $(DONE)
 
@@ -32,6 +33,18 @@ layers: $(DONE)
 unit: $(DONE)
 	$(BIN)/pytest -n 2 --dist worksteal
 
+# Beside PyTorch itself, in an environment of its own: the wheel is large, and `make test` needs none.
+TORCH ?= torch
+test-frameworks: .venv-frameworks/.installed  ## nets and the page of PyTorch's users against PyTorch (TORCH="torch==…" chooses one)
+	.venv-frameworks/bin/pytest tests/test_torch.py tests/test_torch_live.py \
+		"tests/test_docs.py::test_examples_run_and_print_what_the_page_says[docs/your-model.md]"
+
+.venv-frameworks/.installed: pyproject.toml
+	$(PYTHON) -m venv .venv-frameworks
+	.venv-frameworks/bin/python -m pip install --quiet --upgrade "pip>=25.1"
+	.venv-frameworks/bin/python -m pip install --quiet --editable . --group test "$(TORCH)"
+	touch $@
+
 SECONDS ?= 600
 fuzz: $(DONE)  ## odd and hostile input, for SECONDS; goes on where it was stopped
 	$(BIN)/python tests/fuzz --seconds $(SECONDS)
@@ -51,7 +64,7 @@ docs: $(DONE)  ## the site, in site/
 	$(BIN)/python -m pip install --quiet --group docs
 	$(BIN)/mkdocs build --strict
 
-bench: $(DONE)  ## the speed and memory table, and those of the flows; PyTorch's rows need torch in the environment
+bench: $(DONE)  ## the speed and memory table, and those of the flows; some rows need torch and scikit-learn in the environment
 	$(BIN)/python benchmarks/core.py
 	$(BIN)/python benchmarks/flows.py
 
@@ -68,4 +81,4 @@ bench-verdicts: $(DONE)  ## how often verdicts are right, on random curves: the 
 	$(BIN)/python benchmarks/verdicts.py
 
 clean:
-	rm -rf $(VENV) site results
+	rm -rf $(VENV) .venv-frameworks site results

@@ -127,6 +127,37 @@ def modular(quick: bool) -> Iterator[Row]:
     yield Row("modular", what, f"afterfit {milli(ours)}, PyTorch {milli(theirs)}", "≥ 2", ratio, ratio >= 2, samples)
 
 
+def digits(quick: bool) -> Iterator[Row]:
+    """A step of AdamW with a user's net on real digits, in both precisions."""
+    if importlib.util.find_spec("sklearn") is None:
+        yield Row("digits", "steps of a user's net on real digits", "not measured: pip install scikit-learn", "≤ 1.3")
+        return
+    rounds, loop = (1, {"steps": 300, "rounds": 1}) if quick else (3, {"steps": 2000, "rounds": 2})
+    with tempfile.TemporaryDirectory() as folder:
+        data = f"{folder}/digits.npz"
+        worker("digits_data", file=data)
+        for precision, agreement in (("single", 1e-3), ("double", 1e-9)):
+            samples: dict[str, list[float]] = {"afterfit": [], "jax": [], "torch": []}
+            for _ in range(rounds):
+                found = worker("digits_afterfit", data=data, precision=precision, **loop)
+                if has_torch():
+                    found |= worker("digits_torch", data=data, precision=precision, **loop | {"steps": 200})
+                for name, times in samples.items():
+                    if name in found:
+                        times += found[name]
+                        check_same(f"{name}'s loss", [found[f"{name}_loss"]], [found["afterfit_loss"]], agreement)
+            ours = statistics.median(samples["afterfit"])
+            for other, label, bound in (("jax", "a bare compiled loop in JAX", 1.3), ("torch", "PyTorch", 1.0)):
+                what = f"CPU time of a step on digits, {precision}, 200 observations included: afterfit over {label}"
+                if not samples[other]:
+                    yield Row(f"digits/{precision}/{other}", what, NO_TORCH, f"≤ {bound:g}")
+                    continue
+                ratio = ours / statistics.median(samples[other])
+                measured = f"afterfit {milli(ours)}, {label.split()[-1]} {milli(statistics.median(samples[other]))}"
+                shown = {"afterfit": samples["afterfit"], other: samples[other]} | loop
+                yield Row(f"digits/{precision}/{other}", what, measured, f"≤ {bound:g}", ratio, ratio <= bound, shown)
+
+
 def memory(quick: bool) -> Iterator[Row]:
     """Resident memory against the number of steps and of observations."""
     rounds = 1 if quick else 3
@@ -190,6 +221,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "boursier": boursier,
     "lyu": lyu,
     "modular": modular,
+    "digits": digits,
     "memory": memory,
     "import": imports,
 }

@@ -256,7 +256,7 @@ def cases() -> dict[str, Experiment]:
 def foresee(experiment: Experiment) -> dict[str, Any]:
     """The forecast of a case, as plain data."""
     start = time.perf_counter()
-    found = forecast(experiment)
+    found = forecast(experiment, thorough=True)
     facts = {"seconds": time.perf_counter() - start, "answers": found.answers, "by": found.by}
     verdict = found.verdict.kind if found.verdict else None
     return facts | {"verdict": verdict, "t_fit": found.t_fit, "t_gen": found.t_gen, "caveats": list(found.caveats)}

@@ -9,6 +9,7 @@ that are not afterfit's read their data from a file and import neither afterfit 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -190,6 +191,128 @@ def modular_torch(data: str, steps: int, rounds: int) -> dict[str, Any]:
     loop(5)
     checked = loss().item()
     return {"torch": [seconds(lambda: loop(steps)) / steps for _ in range(rounds)], "torch_loss": checked}
+
+
+# --- A step of AdamW on real digits: 1,000 x 64, two hidden layers of 200, cross-entropy, both precisions ---
+
+_DIGITS = {"lr": 1e-3, "weight_decay": 0.1}
+
+
+def one_core() -> None:
+    """Keep this process to one core, before anything asks how many there are."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+
+
+def busy_seconds(f: Callable[[], Any]) -> float:
+    """How long one call keeps the processor busy, whatever else it has to do."""
+    began = time.process_time()
+    f()
+    return time.process_time() - began
+
+
+def digits_data(file: str) -> dict[str, Any]:
+    """Digits that come with scikit-learn, 1,000 to train on and 797 to test, and where the net starts."""
+    from sklearn.datasets import load_digits
+
+    digits, rng = load_digits(), np.random.default_rng(0)
+    order = rng.permutation(len(digits.data))
+    X, y = digits.data[order] / 16, digits.target[order]
+    sizes = (64, 200, 200, 10)
+    start = {f"W{k}": np.sqrt(2 / m) * rng.standard_normal((sizes[k + 1], m)) for k, m in enumerate(sizes[:-1])}
+    start |= {f"b{k}": np.zeros(size) for k, size in enumerate(sizes[1:])}
+    np.savez(file, X=X[:1000], y=y[:1000], X_test=X[1000:], y_test=y[1000:], **start)
+    return {}
+
+
+def digits_afterfit(data: str, precision: str, steps: int, rounds: int) -> dict[str, Any]:
+    """Whole runs of a user's net, 200 observations included and compiled before, in turns with a bare compiled loop."""
+    one_core()
+    import jax
+    import jax.numpy as jnp
+    import optax
+
+    import afterfit as af
+
+    X, y, X_test, y_test, start = _digits(data)
+
+    def net(p: Any, x: Any) -> Any:
+        h = jax.nn.relu(p["W0"] @ x + p["b0"])
+        return p["W2"] @ jax.nn.relu(p["W1"] @ h + p["b1"]) + p["b2"]
+
+    task = af.tasks.Arrays(X, y, X_test, y_test, loss_name="cross_entropy", precision=precision)
+    experiment = af.Experiment(task, af.models.Function(net, start), af.dynamics.AdamW(steps=steps, **_DIGITS))
+    checked = af.run_experiment(experiment.set({"dynamics.steps": CHECKED_STEPS // 10}), progress=False)  # compiles
+    with jax.enable_x64(precision == "double"):
+        real = jnp.float64 if precision == "double" else jnp.float32
+        inputs, targets = jnp.asarray(X, real), jnp.asarray(y)
+        optimiser = optax.adamw(_DIGITS["lr"], weight_decay=_DIGITS["weight_decay"])
+
+        def loss(p: Any) -> Any:
+            h = jax.nn.relu(inputs @ p["W0"].T + p["b0"])
+            outputs = jax.nn.relu(h @ p["W1"].T + p["b1"]) @ p["W2"].T + p["b2"]
+            return optax.softmax_cross_entropy_with_integer_labels(outputs, targets).mean()
+
+        @jax.jit
+        def loop(p: Any, steps: int) -> Any:
+            def step(_: Any, at: Any) -> Any:
+                p, state = at
+                update, state = optimiser.update(jax.grad(loss)(p), state, p)
+                return optax.apply_updates(p, update), state
+
+            return jax.lax.fori_loop(0, steps, step, (p, optimiser.init(p)))[0]
+
+        at = jax.tree.map(lambda leaf: jnp.asarray(leaf, real), start)
+        bare_loss = float(loss(loop(at, CHECKED_STEPS // 10)))
+        whole, alone = [], []
+        for _ in range(rounds):
+            whole.append(busy_seconds(lambda: af.run_experiment(experiment, progress=False)) / steps)
+            alone.append(busy_seconds(lambda: jax.block_until_ready(loop(at, steps))) / steps)
+    return {
+        "afterfit": whole,
+        "jax": alone,
+        "afterfit_loss": float(checked.curves.train_loss[-1]),
+        "jax_loss": bare_loss,
+    }
+
+
+def digits_torch(data: str, precision: str, steps: int, rounds: int) -> dict[str, Any]:
+    """The same steps in PyTorch as people write them, without observations."""
+    one_core()
+    import torch
+
+    X, y, _, _, start = _digits(data)
+    real = torch.float64 if precision == "double" else torch.float32
+    inputs, targets = torch.tensor(X).to(real), torch.tensor(y)
+    nn = torch.nn
+
+    def made() -> Any:
+        net = nn.Sequential(nn.Linear(64, 200), nn.ReLU(), nn.Linear(200, 200), nn.ReLU(), nn.Linear(200, 10)).to(real)
+        names = {f"{2 * k}.{own}": start[f"{short}{k}"] for k in range(3) for own, short in _OWN.items()}
+        net.load_state_dict({name: torch.tensor(array) for name, array in names.items()})
+        return net, torch.optim.AdamW(net.parameters(), **_DIGITS)
+
+    def loop(net: Any, optimiser: Any, steps: int) -> float:
+        for _ in range(steps):
+            optimiser.zero_grad()
+            nn.functional.cross_entropy(net(inputs), targets).backward()
+            optimiser.step()
+        return nn.functional.cross_entropy(net(inputs), targets).item()
+
+    checked = loop(*made(), CHECKED_STEPS // 10)
+    return {
+        "torch": [busy_seconds(lambda at=made(): loop(*at, steps)) / steps for _ in range(rounds)],
+        "torch_loss": checked,
+    }
+
+
+_OWN = {"weight": "W", "bias": "b"}
+
+
+def _digits(file: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, np.ndarray]]:
+    with np.load(file) as arrays:
+        first = [arrays[name] for name in ("X", "y", "X_test", "y_test")]
+        return *first, {name: arrays[name] for name in arrays.files if name[0] in "Wb"}  # type: ignore[return-value]
 
 
 # --- Runs of the gallery, memory, import ---
@@ -490,6 +613,9 @@ WORKERS = {
         modular_data,
         modular_afterfit,
         modular_torch,
+        digits_data,
+        digits_afterfit,
+        digits_torch,
         gallery,
         memory,
         flow,

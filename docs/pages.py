@@ -21,6 +21,7 @@ from afterfit.papers._ledger import Kept, Ledger
 
 DOCS = Path(__file__).parent
 LEDGER = DOCS / "ledger.jsonl"
+_NOUNS = ("models", "penalties", "dynamics", "inits", "quantities")  # tasks have a table of their own
 
 
 def pages() -> dict[Path, str]:
@@ -90,7 +91,7 @@ def _filled(page: Path) -> str:
         "clocks": _clocks,
         "methods": _methods,
         "routes": _routes,
-        **{name: functools.partial(_nouns, name) for name in ("models", "penalties", "dynamics", "inits")},
+        **{name: functools.partial(_nouns, name) for name in _NOUNS},
     }
 
     def made(found: re.Match[str]) -> str:

@@ -14,11 +14,22 @@ if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     os.environ["JAX_COMPILATION_CACHE_DIR"] = COMPILED.name
     os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.05"
 
+# XLA's newer way to write loops takes twice as long to compile, for steps that are up to twice as quick: programs that
+# run for moments are better off with the older one. XLA_FLAGS=--xla_cpu_use_fusion_emitters=true has users' own.
+if "--xla_cpu_use_fusion_emitters" not in os.environ.get("XLA_FLAGS", ""):
+    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_use_fusion_emitters=false".strip()
+
+# The workers of pytest-xdist have the cores already: threads of OpenBLAS would only wait for one another, busily.
+os.environ["OPENBLAS_NUM_THREADS"] = "1"  # of what is not loaded yet, and of every process that a test starts
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import threadpoolctl
 from hypothesis import settings
+
+threadpoolctl.threadpool_limits(1, user_api="blas")  # of what a plugin of pytest has loaded before
 
 # The same examples every time, and no deadline: the first call of a compiled function takes seconds.
 settings.register_profile("afterfit", derandomize=True, deadline=None)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from conftest import flat
+from jax.flatten_util import ravel_pytree
 from scipy.integrate import solve_ivp
 
 from afterfit._training.experiment import Experiment
@@ -42,17 +41,9 @@ def posed(model, init=None, penalty=None, task=task(), seed=0):
 
 def reference(problem, params, until):
     """The parameters at `until` by SciPy's eighth-order method on the problem's gradient."""
-    leaves, structure = jax.tree.flatten(params)
-    cuts = np.cumsum([leaf.size for leaf in leaves])[:-1]
-
-    def tree(z):
-        pieces = np.split(z, cuts)
-        return jax.tree.unflatten(
-            structure, [jnp.asarray(p).reshape(q.shape) for p, q in zip(pieces, leaves, strict=True)]
-        )
-
-    gradient = jax.jit(lambda z: problem.gradient(z))
+    start, tree = ravel_pytree(params)
+    gradient = jax.jit(lambda z: ravel_pytree(problem.gradient(tree(z)))[0])
     solution = solve_ivp(
-        lambda t, z: -flat(gradient(tree(z))), (0, until), flat(params), method="DOP853", rtol=1e-11, atol=1e-13
+        lambda t, z: -np.asarray(gradient(z)), (0, until), np.asarray(start), method="DOP853", rtol=1e-11, atol=1e-13
     )
     return solution.y[:, -1]

@@ -37,7 +37,7 @@ KINDS = [
     (family, kind)
     for module, family in zip((penalties, models, dynamics, losses), FAMILIES, strict=True)
     for kind in map(module.__dict__.get, module.__all__)
-    if issubclass(kind, family) and not inspect.isabstract(kind)
+    if isinstance(kind, type) and issubclass(kind, family) and not inspect.isabstract(kind)
 ]
 every_kind = pytest.mark.parametrize(("family", "kind"), KINDS, ids=lambda kind: kind.__name__)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import pickle
 import re
 
@@ -13,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from conftest import flat
+from scipy.integrate import solve_ivp
 from small_problems import X, Y, posed, reference, task
 
 import afterfit as af
@@ -86,12 +89,47 @@ def test_dual_flow_of_many_data_and_without_a_penalty(monkeypatch):
     with jax.enable_x64(True):
         problem, params = posed(DiagonalNet(3), SIGNED)
         flow, why = GradientFlow(30.0, rtol=1e-7).resolve(problem, params)
-        state = flow.start(problem, params, jax.random.key(0))
+        state = jax.jit(lambda p: flow.start(problem, p, jax.random.key(0)))(params)
         state = eqx.filter_jit(lambda s: flow.advance(problem, s, jnp.asarray(30.0), jnp.asarray(10**6)))(state)
         exact = reference(problem, params, 30.0)
     assert "Runge–Kutta–Chebyshev" in why
     assert int(state.memory.linear_solves) == 0
     np.testing.assert_allclose(flat(state.params), exact, atol=3e-5)
+
+
+@pytest.mark.parametrize(("depth", "alpha"), [(2, 1e3), (2, 1e4), (3, 1e3)])
+def test_the_kernel_regime_of_a_large_start_is_right_at_the_default_tolerance(depth, alpha):
+    # Outputs are differences of numbers α^D times as large. At rtol = 10⁻⁵ they were off by up to 100 times here.
+    spec = {"task": task("exponential"), "model": DiagonalNet(depth), "init": Constant(alpha), "penalty": NoPenalty()}
+    run = follow("dual", spec, 10.0)
+    labels, n = spec["task"].y, len(X)
+    speed = 10.0 * 2 * depth**2 * alpha ** (2 * depth - 2)  # f' = −Kr with the kernel K of the start, in time t/10
+    kernel_flow = solve_ivp(
+        lambda t, f: speed * X @ X.T @ (labels * np.exp(-labels * f)) / n,
+        (0, 1),
+        np.zeros(n),
+        method="Radau",
+        rtol=1e-8,
+        first_step=1e-2 / speed,
+    )
+    plus, minus = run.params["plus"], run.params["minus"]
+    weights = (plus - minus) * sum(plus ** (depth - 1 - k) * minus**k for k in range(depth))
+    # Nothing damps errors of outputs under an exponential loss: those of some ten steps add up.
+    np.testing.assert_allclose(X @ weights, kernel_flow.y[:, -1], rtol=3e-3)
+
+
+@pytest.mark.parametrize(("depth", "alpha"), [(2, 1e4), (3, 1e3)])
+def test_weight_decay_does_not_take_outputs_of_a_large_start_off_the_data(depth, alpha):
+    # At half the time at which it ends the kernel regime. At rtol = 10⁻⁵ the weights are 1 % of what they should be.
+    spec = {"task": task(), "model": DiagonalNet(depth), "init": Constant(alpha), "penalty": L2(1 / alpha)}
+    run = follow("dual", spec, 0.5 * alpha * np.log(alpha))
+    np.testing.assert_allclose(X @ run.curves.weights.values[-1], Y, atol=1e-4)
+
+
+def test_a_start_too_large_for_floating_point_is_refused_before_any_step():
+    spec = {"task": task(), "model": DiagonalNet(3), "init": Constant(1e5), "penalty": NoPenalty()}
+    with pytest.raises(SpecError, match=r"parameters of about 1e\+05.*3e\+16 times.*float64.*begin with smaller"):
+        af.train(**spec, dynamics=GradientFlow(1.0))
 
 
 SMOOTH = {
@@ -112,13 +150,18 @@ SMOOTH = {
 }
 
 
-@pytest.mark.parametrize("method", ["explicit", "implicit", "stabilised"])
+@functools.cache
+def smooth_reference(name):
+    spec = SMOOTH[name]
+    with jax.enable_x64(True):
+        return reference(*posed(spec["model"], spec["init"], spec["penalty"], spec["task"]), 60.0)
+
+
+@pytest.mark.parametrize("method", ["explicit", "implicit", "krylov", "stabilised"])
 @pytest.mark.parametrize("name", ["matrix", "table", "labels"])
 def test_methods_follow_the_same_flow_and_obey_their_tolerance(name, method):
     spec = SMOOTH[name]
-    with jax.enable_x64(True):
-        problem, params = posed(spec["model"], spec["init"], spec["penalty"], spec["task"])
-        exact = reference(problem, params, 60.0)
+    exact = smooth_reference(name)
     size = np.linalg.norm(exact)
     default = Method.named(method).default_rtol
     errors, steps = [], []
@@ -129,6 +172,39 @@ def test_methods_follow_the_same_flow_and_obey_their_tolerance(name, method):
         # Local errors add up over the steps made, but the flow forgets most of them.
         assert errors[-1] <= 30 * rtol, (errors, rtol)
     assert steps[0] <= steps[1] <= steps[2]
+
+
+def test_a_flow_without_a_matrix_takes_the_steps_of_the_one_with_it():
+    # Two computations of the same Newton iterations: as many of them, and the same end but for what either leaves.
+    spec = SMOOTH["matrix"] | {"penalty": L2(1e-4)}
+    dense, free = (follow(method, spec, 2e5, rtol=1e-4) for method in ("implicit", "krylov"))
+    assert free.work["linear_solves"] == pytest.approx(dense.work["linear_solves"], rel=0.02)
+    assert free.work["right_hand_sides"] > 5 * dense.work["right_hand_sides"]  # products are counted
+    # 0.003 of what a step is allowed is left by a solve.
+    np.testing.assert_allclose(flat(free.params), flat(dense.params), atol=1e-5 * np.linalg.norm(flat(dense.params)))
+
+
+@pytest.mark.parametrize("hidden", [(16,), (64,), (32, 32), (16, 16, 16)])
+def test_auto_keeps_off_implicit_steps_for_relu_nets_of_any_shape_as_for_those_written_by_a_user(hidden):
+    def relu(params, x):
+        for layer in params[:-1]:
+            x = jax.nn.relu(layer @ x)
+        return (params[-1] @ x)[0]
+
+    rng = np.random.default_rng(0)
+    sizes = (7, *hidden, 1)
+    start = [rng.standard_normal((b, a)) / a**0.5 for a, b in itertools.pairwise(sizes)]
+    for model, init in ((MLP(hidden), He()), (af.models.Function(relu, start), af.inits.Own())):
+        with jax.enable_x64(True):
+            flow, _ = GradientFlow(1e6).resolve(*posed(model, init, L2(1e-3)))
+        assert flow.method == "stabilised"
+
+
+def test_auto_follows_a_users_classes():
+    # Tasks are posed without their arrays, and this one counts its classes in them.
+    labels = np.arange(4) % 3
+    spec = SMOOTH["net"] | {"task": af.tasks.Arrays(X, labels, X, labels, loss_name="cross_entropy")}
+    assert af.train(**spec, dynamics=GradientFlow(1.0), observations=4).status == "finished"
 
 
 def test_relu_nets_are_followed_within_the_norm_wise_tolerance():
@@ -162,9 +238,9 @@ def test_work_counts_every_gradient():
     spec = SMOOTH["matrix"]
     with jax.enable_x64(True):
         problem, params = posed(spec["model"], spec["init"], Counted(0.01), spec["task"])
-        for method in ("explicit", "implicit", "stabilised"):
+        for method in ("explicit", "implicit", "krylov", "stabilised"):
             flow, _ = GradientFlow(20.0, method=method, rtol=1e-3).resolve(problem, params)
-            state = flow.start(problem, params, jax.random.key(0))
+            state = jax.jit(lambda p, flow=flow: flow.start(problem, p, jax.random.key(0)))(params)
             jax.effects_barrier()
             seen.clear()
             before = int(state.memory.right_hand_sides)
@@ -177,6 +253,8 @@ def test_work_counts_every_gradient():
                 assert len(seen) == counted + 1
             elif method == "implicit":
                 assert len(seen) == counted
+            elif method == "krylov":  # a gradient a Newton iteration; the others are products with the matrix
+                assert len(seen) == int(work["linear_solves"]) < counted
             else:  # products with the Hessian are work, too, at most one or two a step here
                 assert 0 <= counted - len(seen) <= 2 * int(state.step)
             assert int(work["steps_accepted"] + work["steps_rejected"]) == int(state.step)
@@ -259,7 +337,7 @@ def test_kernel_flow_is_the_flow_of_the_linearised_model_and_ends_at_kernel_inte
         exact = reference(problem, params, 5.0)
         bare, _ = posed(model, init, task=of)
         start, tree = jax.flatten_util.ravel_pytree(params)
-        J = jax.jacrev(lambda v: tangent.outputs(bare, tree(v)))(start)
+        J = jax.jit(jax.jacrev(lambda v: tangent.outputs(bare, tree(v))))(start)
         missing = tangent.targets(bare) - tangent.outputs(bare, params)
         interpolating = start + np.linalg.pinv(np.asarray(J)) @ missing
     np.testing.assert_allclose(flat(follow("exact", spec, 5.0).params), exact, atol=1e-8)
@@ -407,8 +485,8 @@ def test_the_rows_of_the_jacobian_are_the_gradients_of_the_outputs(name):
     with jax.enable_x64(True):
         problem, params = posed(spec["model"], spec["init"], spec["penalty"], spec["task"])
         start, tree = jax.flatten_util.ravel_pytree(params)
-        J = jax.jacfwd(lambda v: tangent.outputs(problem, tree(v)).ravel())(start)
-        rows = tangent.rows(problem, params)
+        J = jax.jit(jax.jacfwd(lambda v: tangent.outputs(problem, tree(v)).ravel()))(start)
+        rows = jax.jit(lambda p: tangent.rows(problem, p))(params)
         flattened = np.concatenate([np.reshape(leaf, (len(J), -1)) for leaf in jax.tree.leaves(rows)], axis=1)
     np.testing.assert_allclose(flattened, J, atol=1e-12)
 
@@ -452,6 +530,7 @@ def test_the_flow_chooses_its_method_and_says_why(spec, until, method, reason):
         ("exact", SMOOTH["matrix"], "linear in their parameters, not MatrixFactorisation"),
         ("path", SMOOTH["matrix"], "models.Linear under penalties.L1"),
         ("implicit", SMOOTH["matrix"] | {"penalty": Nuclear(0.1)}, "Nuclear has kinks"),
+        ("krylov", SMOOTH["matrix"] | {"penalty": Nuclear(0.1)}, "Nuclear has kinks"),
         ("dual", SMOOTH["labels"] | {"penalty": L1(0.1)}, "L2.*not L1"),
         ("proximal", SMOOTH["matrix"], "L2 has none.*implicit"),
         ("proximal", SMOOTH["matrix"] | {"penalty": Nuclear(0.1, of="weights")}, "has no proximal map"),
@@ -465,7 +544,7 @@ def test_a_method_that_cannot_is_refused_with_those_that_can(method, spec, messa
 def test_wrong_settings_are_refused():
     with pytest.raises(SpecError, match=r"unknown method 'implict'.*'implicit'"):
         GradientFlow(1.0, method="implict")
-    with pytest.raises(SpecError, match=r"a time or .settled., got 'setled'"):
+    with pytest.raises(SpecError, match=r"a time, .settled. or .certain., got 'setled'"):
         GradientFlow("setled")
     with pytest.raises(SpecError, match="horizon is for until"):
         GradientFlow(1.0, horizon=2.0)
@@ -475,7 +554,7 @@ def test_wrong_settings_are_refused():
         af.train(**SMOOTH["matrix"] | {"penalty": NoPenalty()}, dynamics=RiemannianFlow(1.0))
 
 
-@pytest.mark.parametrize("method", ["dual", "explicit", "implicit", "stabilised", "path", "proximal"])
+@pytest.mark.parametrize("method", ["dual", "explicit", "implicit", "krylov", "stabilised", "path", "proximal"])
 def test_every_method_stops_at_its_step_limit_and_keeps_what_it_has(method):
     spec = LASSO if method in ("path", "proximal") else SMOOTH["labels"]
     run = af.train(**spec, dynamics=GradientFlow(1e4, first=1e3, method=method, max_steps=6), observations=4)

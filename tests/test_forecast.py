@@ -8,11 +8,13 @@ import pytest
 from afterfit import dynamics, inits, models, penalties, tasks
 from afterfit._training.experiment import Experiment
 from afterfit._training.run import Run
+from afterfit._training.size import likely_seconds, size_of
 from afterfit._training.train import run_experiment
 from afterfit.theory import Curves, Q, Route, Unanswered, lasso, nuclear_penalised
+from afterfit.theory import _forecast as forecasts
 from afterfit.theory._forecast import Forecast, forecast
 from afterfit.theory._instance import posed
-from afterfit.theory._routes import diagonal, linear
+from afterfit.theory._routes import diagonal, linear, manifold
 
 RECOVERY = tasks.SparseRecovery(n=20, sparsity=2, N=13, scale=1.0)
 REGRESSION = tasks.SparseRegression(n=20, d=40, sparsity=3)
@@ -61,7 +63,7 @@ CASES = {
 
 
 def both(experiment: Experiment) -> tuple[Forecast, Run]:
-    return forecast(experiment), run_experiment(experiment, progress=False)
+    return forecast(experiment, thorough=True), run_experiment(experiment, progress=False)
 
 
 @pytest.mark.parametrize("theory", CASES)
@@ -79,6 +81,7 @@ def test_each_theory_foresees_the_run(theory):
     assert ("no training step" not in foreseen.cost) == (foreseen.steps > 0) == trains
     assert foreseen.steps <= 20_000
     assert (f"It took {foreseen.steps} steps" in str(foreseen)) == trains
+    assert f"{foreseen.seconds:.2g} s: {foreseen.cost}" in str(foreseen)
 
 
 def test_closed_form_is_the_run_pointwise():
@@ -121,8 +124,8 @@ def test_too_large_steps_are_foreseen():
     assert foreseen.verdict is not None
     assert foreseen.verdict.kind == run.verdict.kind == "diverged"
     net = DECAYED_NET.set({"dynamics": {"kind": "GradientDescent", "lr": 0.1, "steps": 1000}})
-    assert not forecast(net).answers
-    assert "steps of 0.1 do not follow the flow" in forecast(net).by
+    assert not forecast(net, thorough=True).answers
+    assert "steps of 0.1 do not follow the flow" in forecast(net, thorough=True).by
 
 
 @pytest.mark.parametrize(
@@ -134,7 +137,7 @@ def test_too_large_steps_are_foreseen():
     ],
 )
 def test_no_theory_says_why(changes, reason):
-    found = forecast(DECAYED_NET.set(changes))
+    found = forecast(DECAYED_NET.set(changes), thorough=True)
     assert not found.answers
     assert found.t_fit is None
     assert found.t_gen is None
@@ -159,8 +162,10 @@ def test_a_limit_that_does_not_exist_is_no_answer_and_the_next_route_is_asked():
         def follow(self, instance, times):
             raise Unanswered("there is no limit")
 
-    assert "closed form" in forecast(CASES["closed form"]).by
-    silent = forecast(CASES["closed form"].set({"dynamics": {"kind": "Adam", "lr": 1e-3, "steps": 1000}}))
+    assert "closed form" in forecast(CASES["closed form"], thorough=True).by
+    silent = forecast(
+        CASES["closed form"].set({"dynamics": {"kind": "Adam", "lr": 1e-3, "steps": 1000}}), thorough=True
+    )
     assert not silent.answers
     assert silent.by.startswith("no theory here speaks of it. a theorem: there is no limit; the closed form of")
 
@@ -177,9 +182,9 @@ def test_of_several_routes_the_most_special_is_asked_first():
         def follow(self, instance, times):
             return Curves(np.zeros(len(times)), np.zeros(len(times)))
 
-    assert "closed form" in forecast(CASES["closed form"]).by
+    assert "closed form" in forecast(CASES["closed form"], thorough=True).by
     Mine.turn = -1
-    assert forecast(CASES["closed form"]).by == "all is fitted (me)"
+    assert forecast(CASES["closed form"], thorough=True).by == "all is fitted (me)"
 
 
 @pytest.mark.parametrize("shape", [None, (4, 5)])
@@ -213,3 +218,35 @@ def test_the_path_ends_at_the_penalised_program(matrix):
     change = float(np.linalg.norm(exact - points[-1]))
     assert change > 1e-5
     np.testing.assert_allclose(end, exact, atol=1e-2 * change)
+
+
+@pytest.mark.parametrize("theory", ["closed form", "least squares, then the flow of the penalty", "mirror flow of Q"])
+def test_without_time_there_is_no_forecast_and_it_says_how_to_ask(monkeypatch, theory):
+    monkeypatch.setattr(forecasts, "_LEAST", 0.0)
+    monkeypatch.setattr(forecasts, "likely_seconds", lambda experiment: 0.0)
+    left_out = forecast(CASES[theory])
+    assert not left_out.answers
+    assert "left out, to take no longer than the run: ask for it with thorough=True" in str(left_out)
+    assert left_out.seconds > 0
+    assert f"It took {left_out.seconds:.2g} s." in str(left_out)
+
+
+def test_of_a_small_run_nothing_is_trained_to_foresee_it(monkeypatch):
+    """The run makes 600,000 steps of a microsecond, and takes a tenth of what the limiting flow does."""
+
+    def trained(*arguments, **more):
+        raise AssertionError("the limiting flow was trained")
+
+    monkeypatch.setattr(manifold, "run_experiment", trained)
+    small = CASES["Riemannian flow"]
+    found = forecast(small)
+    assert not found.answers
+    assert "Riemannian flow of the penalty on the solutions: left out" in found.by
+    with pytest.raises(AssertionError, match="was trained"):  # a run of minutes may be foreseen for as long
+        forecast(small.set({"dynamics.steps": 100_000_000}))
+
+
+def test_a_longer_run_is_likely_to_take_longer_and_none_less_than_its_steps():
+    short, long = (likely_seconds(CASES["closed form"].set({"dynamics.steps": n})) for n in (10_000, 10_000_000))
+    assert short < 1.0 < 5.0 < long
+    assert long >= size_of(CASES["closed form"].set({"dynamics.steps": 10_000_000})).seconds

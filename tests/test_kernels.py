@@ -88,7 +88,7 @@ def test_the_kernel_is_the_square_of_the_jacobian(name, blocks, monkeypatch):
     assert (program.numbers < program.outputs * written_out) == factored
     monkeypatch.setattr(kernels, "_TOGETHER", n * program.numbers // blocks)
 
-    J = jax.jacobian(lambda p: jnp.ravel(jax.vmap(lambda x: jnp.ravel(f(p, x)))(examples)))(params)
+    J = jax.jit(jax.jacobian(lambda p: jnp.ravel(jax.vmap(lambda x: jnp.ravel(f(p, x)))(examples))))(params)
     J = np.concatenate([np.reshape(leaf, (len(leaf), -1)) for leaf in jax.tree.leaves(J)], axis=1)
     found = jax.jit(lambda p: gram_of_examples(f, p, examples))(params)
     # Sums of up to a thousand products, in another order.
@@ -175,8 +175,10 @@ class Centred(Net):
 def test_the_kernel_of_a_model_is_that_of_all_its_examples_together(task, model):
     init = af.inits.Own() if isinstance(model, af.models.Function) else af.inits.Gaussian(1.0)
     problem, params = prepare(af.Experiment(task, model, af.dynamics.GradientFlow(1.0), init=init))
-    together = tangent.gram(tangent.linearise(problem, params))
-    np.testing.assert_allclose(tangent.kernel(problem, params), together, rtol=0, atol=1e-12 * np.abs(together).max())
+    kernel, together = jax.jit(lambda p: (tangent.kernel(problem, p), tangent.gram(tangent.linearise(problem, p))))(
+        params
+    )
+    np.testing.assert_allclose(kernel, together, rtol=0, atol=1e-12 * np.abs(together).max())
 
 
 def test_a_model_that_mixes_examples_and_says_it_does_not_is_refused():

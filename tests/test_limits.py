@@ -515,7 +515,7 @@ def test_theory_is_drawn_over_the_run(grokked, posings):
 
 
 def test_a_notebook_shows_tables_with_the_numbers(grokked):
-    page, foreseen = theory.explain(grokked, thorough=True), af.forecast(grokked.spec)
+    page, foreseen = theory.explain(grokked, thorough=True), af.forecast(grokked.spec, thorough=True)
     limits, clocks, whole = (Cells(thing._repr_html_()) for thing in (page.limits, page.clocks, page))
     assert limits.captions == ["Where it could end"]
     assert clocks.captions == ["When it should turn"]
@@ -535,7 +535,7 @@ def test_a_notebook_shows_tables_with_the_numbers(grokked):
 
 
 def test_repr_is_one_line_and_print_is_the_page(grokked):
-    page, foreseen = theory.explain(grokked, thorough=True), af.forecast(grokked.spec)
+    page, foreseen = theory.explain(grokked, thorough=True), af.forecast(grokked.spec, thorough=True)
     at = theory.instance_of(grokked)
     things = [page, page.limits, page.clocks, page.readings, foreseen, at]
     things += [*page.limits, *page.clocks, *page.readings]

@@ -108,6 +108,7 @@ def test_the_page_in_python_is_that_of_the_command_line(tmp_path):
     write_report(tmp_path / "o.html", "One", {"run": run}, thorough=True)
     other = (tmp_path / "o.html").read_text(encoding="utf-8").split("</h1>")[1]
     assert body == other
+    assert run.report(tmp_path / "m.html", thorough=True).read_text(encoding="utf-8").split("</h1>")[1] == body
     both = read(af.report({"one": run, "two": make_run("accuracy")}, tmp_path / "b.html"))
     assert "2 runs" in both.text
     for wrong in (None, {}, {"one": 1}, [run]):

@@ -18,6 +18,7 @@ from small_problems import X, posed, task
 from afterfit._base import jacobians
 from afterfit.dynamics import _tangent as tangent
 from afterfit.dynamics._methods.implicit import GaussNewton
+from afterfit.dynamics._methods.krylov import MatrixFree
 from afterfit.dynamics._solvers.chebyshev import RungeKuttaChebyshev, chebyshev_step, spectral_radius, stages
 from afterfit.dynamics._solvers.newton import SimplifiedNewton
 from afterfit.models import (
@@ -65,7 +66,7 @@ class WithMatrix:
         self.field, self.gh, self.inverse = field, gh, jnp.linalg.inv(jnp.eye(len(matrix)) - gh * matrix)
 
     def improve(self, t, base, y, extra):
-        return self.inverse @ (base + self.gh * self.field(t, y, None) - y), extra
+        return self.inverse @ (base + self.gh * self.field(t, y, None) - y), extra, 0
 
 
 def newton(field, matrix):
@@ -156,13 +157,15 @@ def test_spectral_radius_is_that_of_the_hessian(seed):
     problem, params = posed(MLP((5,)), penalty=L2(0.1), seed=seed)
     start = jax.tree.map(jnp.asarray, params)
     vector, tree = jax.flatten_util.ravel_pytree(start)
-    hessian = jax.hessian(lambda v: problem.objective(tree(v)))(vector)
+    hessian = jax.jit(jax.hessian(lambda v: problem.objective(tree(v))))(vector)
     exact = np.max(np.abs(np.linalg.eigvalsh(hessian)))
 
     def field(params):
         return jax.tree.map(jnp.negative, problem.gradient(params))
 
-    found, _, _ = spectral_radius(field, start, RungeKuttaChebyshev.any_direction(start), jnp.zeros(()))
+    found, _, _ = jax.jit(lambda p: spectral_radius(field, p, RungeKuttaChebyshev.any_direction(p), jnp.zeros(())))(
+        start
+    )
     # From below, and by less than the solver's margin of 25 %.
     assert 0.8 * exact <= float(found) <= exact * (1 + 1e-5)
 
@@ -190,29 +193,41 @@ def test_tangent_kernel_is_the_square_of_the_jacobian(name):
     start, tree = jax.flatten_util.ravel_pytree(params)
     rng = np.random.default_rng(0)
     at = start + 0.1 * rng.standard_normal(start.size)
-    J = jax.jacrev(lambda v: tangent.outputs(problem, tree(v)))(at).reshape(-1, start.size)
-    np.testing.assert_allclose(tangent.kernel(problem, tree(at)), J @ J.T, atol=1e-12 * np.linalg.norm(J) ** 2)
-    linear = tangent.linearise(problem, tree(at))
     direction = rng.standard_normal(start.size)
-    np.testing.assert_allclose(linear.push_forward(tree(direction)).ravel(), J @ direction, atol=1e-12)
-    np.testing.assert_allclose(flat(linear.pull_back(linear.value)), J.T @ linear.value.ravel(), atol=1e-12)
+    J = np.asarray(jax.jit(jax.jacrev(lambda v: tangent.outputs(problem, tree(v))))(at)).reshape(-1, start.size)
+
+    @jax.jit
+    def found(params, direction):
+        linear = tangent.linearise(problem, params)
+        products = linear.push_forward(direction), linear.pull_back(linear.value)
+        return tangent.kernel(problem, params), linear.value, *products
+
+    kernel, value, forward, back = found(tree(at), tree(direction))
+    np.testing.assert_allclose(kernel, J @ J.T, atol=1e-12 * np.linalg.norm(J) ** 2)
+    np.testing.assert_allclose(np.ravel(forward), J @ direction, atol=1e-12)
+    np.testing.assert_allclose(flat(back), J.T @ np.ravel(value), atol=1e-12)
 
 
 @pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("corrector", [GaussNewton, lambda *of: MatrixFree(*of, jnp.asarray(1e-9))])
 @pytest.mark.parametrize("name", ["diagonal", "factors", "classes"])
-def test_gauss_newton_solves_its_linear_equations(name):
+def test_gauss_newton_solves_its_linear_equations(name, corrector):
     model, of = MODELS[name]
     problem, params = posed(model, task=of, penalty=L2(0.3))
     start, tree = jax.flatten_util.ravel_pytree(params)
-    J = jax.jacrev(lambda v: tangent.outputs(problem, tree(v)).ravel())(start)
-    out = tangent.outputs(problem, params)
+    J = np.asarray(jax.jit(jax.jacrev(lambda v: tangent.outputs(problem, tree(v)).ravel()))(start))
+    out = jax.jit(lambda p: tangent.outputs(problem, p))(params)
     # The second derivative of the loss by differentiating the whole of it, blocks and all.
-    H = jax.hessian(lambda o: problem.task.loss(o.reshape(out.shape), tangent.targets(problem), problem.data.n))(
-        out.ravel()
+    H = np.asarray(
+        jax.jit(
+            jax.hessian(lambda o: problem.task.loss(o.reshape(out.shape), tangent.targets(problem), problem.data.n))
+        )(np.ravel(out))
     )
     rng, gh = np.random.default_rng(0), 0.7
     R1, R2 = rng.standard_normal(start.size), rng.standard_normal(out.size)
-    found = GaussNewton(problem, params, jnp.asarray(gh)).solve(tree(R1), jnp.asarray(R2).reshape(out.shape))
+    found = jax.jit(lambda p, *R: corrector(problem, p, jnp.asarray(gh)).solve(*R))(
+        params, tree(R1), R2.reshape(out.shape)
+    )
     # dθ + gh(Jᵀdρ + β·dθ) = R₁ and dρ − H J dθ = R₂, as one dense system.
     p, m = start.size, out.size
     matrix = np.block([[(1 + gh * 0.3) * np.eye(p), gh * J.T], [-H @ J, np.eye(m)]])

@@ -20,7 +20,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from afterfit import Experiment, SpecError, dynamics, inits, models, penalties, tasks
+from afterfit import Experiment, SpecError, dynamics, inits, models, penalties, quantities, tasks
 from afterfit._base.errors import nearest
 from afterfit._base.spec import Spec
 
@@ -60,20 +60,22 @@ NOUNS = [
     penalties.Nuclear(1e-5, "weights"),
     penalties.Sobolev(0.1),
     penalties.Sum(2.0, (penalties.L1(0.1), penalties.Nuclear(0.2, "weights"))),
-    dynamics.GradientDescent(0.1, 7),
-    dynamics.ProximalGradient(0.1, 7),
-    dynamics.ProjectedSubgradient(0.1, 7),
-    dynamics.LossScaledDescent(0.1, 7),
-    dynamics.SGD(0.1, 7, 32),
+    dynamics.GradientDescent(0.1, 7, until="certain"),
+    dynamics.ProximalGradient(0.1, 7, until="certain"),
+    dynamics.ProjectedSubgradient(0.1, 7, until="certain"),
+    dynamics.LossScaledDescent(0.1, 7, until="certain"),
+    dynamics.SGD(0.1, 7, 32, until="certain"),
     dynamics.SGD(0.1, 7, momentum=0.9, schedule=CONSTANT),
-    dynamics.LabelNoiseSGD(0.1, 7, 0.5),
-    dynamics.Adam(0.1, 7, 0.8, 0.9, 1e-4),
-    dynamics.AdamW(0.1, 7, 0.8, 0.9, 1e-4, 0.3),
+    dynamics.LabelNoiseSGD(0.1, 7, 0.5, until="certain"),
+    dynamics.Adam(0.1, 7, 0.8, 0.9, 1e-4, until="certain"),
+    dynamics.AdamW(0.1, 7, 0.8, 0.9, 1e-4, 0.3, until="certain"),
     dynamics.GradientDescent(0.1, 7, batch=3, momentum=0.9, schedule=CONSTANT),
     dynamics.Adam(0.1, 7, batch=3, schedule=STEPWISE),
     dynamics.AdamW(0.1, 7, batch=3, schedule=STEPWISE),
     dynamics.Optax({"kind": "lion", "learning_rate": 1e-3, "b1": 0.5}, lr=0.5, steps=7, batch=3),
-    dynamics.Optax([{"kind": "trace", "decay": 0.9}, {"kind": "scale_by_sign"}], steps=7, schedule=CONSTANT),
+    dynamics.Optax(
+        [{"kind": "trace", "decay": 0.9}, {"kind": "scale_by_sign"}], steps=7, schedule=CONSTANT, until="settled"
+    ),
     dynamics.GradientFlow(2e4, 1e-5, 1e-7, 99, 1e-3, method="implicit"),
     dynamics.GradientFlow("settled", horizon=1e5),
     dynamics.RiemannianFlow(20.0, 1e-5, 1e-7, 99, 1e-3, method="implicit"),
@@ -87,8 +89,14 @@ NOUNS = [
     inits.Own(0.5, seed=3),
     inits.ZeroLastLayer(inits.He(2.0), seed=3),
     inits.Symmetrised(inits.He(2.0), seed=3),
+    quantities.DistanceFromStart(),
+    quantities.EffectiveRank(),
+    quantities.KernelAlignment(7),
+    quantities.Margin(),
+    quantities.Sharpness(),
 ]
-HOLDING_THINGS = {"Arrays", "Images", "Function", "From"}  # arrays, files and functions: not in a specification
+# Those hold arrays, files or functions, which are not in a specification.
+HOLDING_THINGS = {"Arrays", "Images", "Function", "Sequential", "From", "EndOf"}
 EXPERIMENT = Experiment(
     task=tasks.SparseRecovery(8, 2, 6),
     model=models.MLP((4,)),
@@ -131,10 +139,10 @@ def test_every_noun_is_read_back_as_it_was_written(noun):
 
 def test_every_noun_and_every_setting_is_among_them():
     public = {
-        name: getattr(module, name)
-        for module in (tasks, models, penalties, dynamics, inits)
-        for name in module.__all__
-        if issubclass(getattr(module, name), Spec) and not inspect.isabstract(getattr(module, name))
+        name: kind
+        for module in (tasks, models, penalties, dynamics, inits, quantities)
+        for name, kind in ((name, getattr(module, name)) for name in module.__all__)
+        if isinstance(kind, type) and issubclass(kind, Spec) and not inspect.isabstract(kind)
     }
     assert {type(noun).__name__ for noun in NOUNS} == set(public) - HOLDING_THINGS
     for name, kind in public.items():

@@ -81,7 +81,7 @@ def test_a_run_is_the_same_after_its_files(kind):
     assert again.curves.identical(run.curves)
     np.testing.assert_array_equal(again.params["w"], run.params["w"])
     for field in dataclasses.fields(Run):
-        if field.name not in ("curves", "params"):
+        if field.name not in ("curves", "params", "checkpoints"):  # those have tests of their own
             assert getattr(again, field.name) == getattr(run, field.name), field.name
     assert again.files() == files, "byte for byte, versions and times included"
 

@@ -119,7 +119,7 @@ def test_what_is_in_the_store_is_read_once(tmp_path, loads):
     assert asked.dataset["seconds"].values[1, 0, 1] == 1e3
     assert np.isfinite(asked.curves["test_error"][1, 0, 1]).any()
     assert loads == [id]
-    page = af.report(asked, tmp_path / "versions.html").read_text()
+    page = asked.report(tmp_path / "versions.html").read_text()
     jax, page = run.versions["jax"], page[page.index("Versions") :]
     assert f">0.0.7, {jax}<" in page, "what the runs say, not what this page was written with"
     assert f">{jax}<" in page

@@ -241,7 +241,7 @@ class Interrupted(GradientDescent):
 
     at: int = 1
 
-    def settled(self, problem, before, now, initial_loss):
+    def settled(self, problem, before, now, time, left):
         PRESSED.append(1)
         if len(PRESSED) == self.at:
             raise KeyboardInterrupt
@@ -250,7 +250,7 @@ class Interrupted(GradientDescent):
 
 def test_control_c_in_the_middle_of_an_observation_leaves_whole_ones():
     PRESSED.clear()
-    stopped = train(dynamics=Interrupted(0.1, 1000, at=2))
+    stopped = train(dynamics=Interrupted(0.1, 1000, at=2, until="settled"))
     assert stopped.status == "interrupted"
     sizes = {name: curve.sizes["time"] for name, curve in {**stopped.curves, **stopped.curves.coords}.items()}
     assert set(sizes.values()) == {3}

@@ -5,6 +5,7 @@ from . import models as models
 from . import papers as papers
 from . import penalties as penalties
 from . import plot as plot
+from . import quantities as quantities
 from . import tasks as tasks
 from . import theory as theory
 from ._base.errors import AfterfitError as AfterfitError

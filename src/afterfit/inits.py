@@ -14,6 +14,7 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
+from afterfit._base.definitions import digest_of_arrays
 from afterfit._base.errors import nearest, require
 from afterfit._base.spec import Spec
 from afterfit.models import Model, Parameter
@@ -21,6 +22,7 @@ from afterfit.models._wrap import held_params, said_of_params
 
 __all__ = [
     "Constant",
+    "EndOf",
     "From",
     "Gaussian",
     "He",
@@ -47,6 +49,11 @@ class Init(Spec):
             self.seed is None or 0 <= self.seed < 2**63,
             f"init.seed must be a whole number, 0 or more and below 2^63, got {self.seed}.",
         )
+
+    @property
+    def past(self) -> Any:
+        """The run that one which starts here goes on from; mostly none."""
+        return None
 
     @abc.abstractmethod
     def draw(self, parameter: Parameter, rng: np.random.Generator) -> np.ndarray:
@@ -161,7 +168,7 @@ class Identity(Init):
 
 
 class Own(Init):
-    """The model's own initial parameters (`Function.initial`) times `scale`."""
+    """The model's own initial parameters (`Function.initial`, the weights of a `Sequential`) times `scale`."""
 
     scale: float = 1.0
 
@@ -175,7 +182,10 @@ class Own(Init):
             f"{type(model).__name__} has no initial parameters of its own: give train() an init, "
             "such as af.inits.Gaussian(1.0).",
         )
-        return jax.tree.map(lambda leaf: self.scale * np.asarray(leaf, dtype=float), initial)
+        # In the shapes that they have on this task: () and (1,) are one layer (models.Sequential).
+        return jax.tree.map(
+            lambda leaf, here: self.scale * np.asarray(leaf, dtype=float).reshape(here.shape), initial, parameters
+        )
 
 
 class From(Init):
@@ -212,6 +222,50 @@ class From(Init):
     def to_dict(self) -> dict[str, Any]:
         """Shapes and a digest stand for the arrays, which a specification does not hold."""
         return {**self._said_of_it(), **said_of_params(self.params), **self._settings(but=("params",))}
+
+
+class EndOf(Init):
+    """Where another run has ended, to go on from there: what `af.train(..., start=run)` starts from.
+
+    The clock goes on, the curves are those of both, and steps go on with what the optimiser remembers, if it is of the
+    same kind. Task, model and seed are the run's own; penalty and dynamics may be others.
+
+    ```python
+    af.train(task=task, model=model, penalty=stronger, dynamics=dynamics, init=af.inits.EndOf(run))
+    ```
+    """
+
+    in_python_only: ClassVar[bool] = True
+
+    run: Any
+
+    def __check_init__(self):
+        whole = all(hasattr(self.run, name) for name in ("params", "curves", "memory", "spec"))
+        require(whole, f"EndOf takes a run, such as train() returns or load() reads, got {self.run!r:.60}.")
+
+    @property
+    def past(self) -> Any:
+        return self.run
+
+    def draw(self, parameter: Parameter, rng: np.random.Generator) -> np.ndarray:
+        raise AssertionError("EndOf takes whole trees of parameters: see apply")
+
+    def apply(self, model: Model, parameters: PyTree[Parameter], rng: np.random.Generator) -> PyTree[np.ndarray]:
+        return From(self.run.params).apply(model, parameters, rng)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The run's name, when it ended, and digests of its parameters and of all that goes on with them."""
+        if "_told" not in vars(self):  # once: a run does not change
+            curves = self.run.curves
+            kept = (*self.run.memory, *(curves[name].values for name in (*curves.coords, *curves.data_vars)))
+            told = {
+                "run": self.run.id,
+                "time": float(curves["time"].values[-1]),
+                **said_of_params(self.run.params),
+                "past_sha256": digest_of_arrays(kept),
+            }
+            object.__setattr__(self, "_told", told)
+        return {**self._said_of_it(), **vars(self)["_told"]}
 
 
 class _Wrapper(Init):

@@ -146,6 +146,9 @@ def plot_run(run: Run, overlay: Overlay | None = None) -> Figure:
     if overlay.moments:
         _draw_moments(panels["moments"], overlay.moments)
     for name, ax in panels.items():
+        if not in_logs and "time" in run.spec.get("init", {}):  # it goes on from another run: where
+            label = "goes on from here" if name == "metric" else None
+            ax.axvline(run.spec["init"]["time"], color="0.75", linewidth=3.0, zorder=0.5, label=label)
         if verdict is not None:
             mark_phases(ax, verdict, in_logs=in_logs, label=name == "metric")
         ax.grid(True, which="major", color="0.9", linewidth=0.6)

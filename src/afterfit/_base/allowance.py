@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 
 from afterfit._base.errors import Unanswered
 
-__all__ = ["LEAST", "TimeIsUp", "time_left", "within"]
+__all__ = ["LEAST", "TimeIsUp", "seconds_left", "time_left", "within"]
 
 LEAST = 5.0  # seconds that a report or an explanation may always take
 
@@ -44,6 +44,11 @@ def within(seconds: float, show: Callable[[float], None] | None = None) -> Itera
         _end.reset(end)
 
 
+def seconds_left() -> float:
+    """How many are left of what is allowed here; infinitely many if nobody said anything."""
+    return _end.get() - time.monotonic()
+
+
 def time_left() -> Callable[[float], None]:
     """A function that raises `TimeIsUp` unless `seconds` are left of what is allowed here; any thread may call it."""
     end, show = _end.get(), _show.get()
@@ -52,8 +57,8 @@ def time_left() -> Callable[[float], None]:
         show()
         if time.monotonic() + seconds > end:
             raise TimeIsUp(
-                f"left out, to take no longer than the run did ({LEAST:g} s at least): ask for it with thorough=True, "
-                "or --thorough on the command line"
+                "left out, to take no longer than the run: ask for it with thorough=True, or --thorough on the command "
+                "line"
             )
 
     return check

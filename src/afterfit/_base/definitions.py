@@ -32,7 +32,18 @@ import numpy as np
 
 from afterfit._base.errors import AfterfitError
 
-__all__ = ["Untold", "as_compiled_last", "compiled", "digest", "digest_of_arrays", "held"]
+__all__ = [
+    "Untold",
+    "as_compiled_last",
+    "code_of",
+    "compiled",
+    "digest",
+    "digest_of_arrays",
+    "held",
+    "is_mapped",
+    "parts",
+    "said_of_function",
+]
 
 
 class Untold(AfterfitError):
@@ -53,22 +64,60 @@ def digest(thing: Callable[..., Any]) -> str:
     return seen.digest
 
 
+def code_of(thing: Callable[..., Any], where: str) -> str:
+    """`digest`, and where there is none the place of `thing` in what `Untold` says."""
+    try:
+        return digest(thing)
+    except Untold as error:
+        raise Untold(f"{where}: {error}") from None
+
+
+def said_of_function(function: Callable[..., Any]) -> dict[str, str | None]:
+    """What plain data say of a function of the user's: its name, and a digest of its code where there is one."""
+    named = function if hasattr(function, "__qualname__") else type(function)
+    try:
+        code = digest(function)
+    except Untold:
+        code = None
+    return {"function": f"{named.__module__}.{named.__qualname__}", "function_code": code}
+
+
 def digest_of_arrays(arrays: Iterable[Any]) -> str:
     """SHA-256 of the content, type and shape of each of some arrays."""
     total = hashlib.sha256()
     for array in map(np.asarray, arrays):
         total.update(f"{array.dtype.str} {array.dtype.name} {array.shape}".encode())
-        total.update(np.ascontiguousarray(array).tobytes())
+        for part in parts(array):  # of an array on disk no copy is made
+            total.update(np.ascontiguousarray(part).tobytes())
     return total.hexdigest()
 
 
+def parts(array: np.ndarray) -> Iterator[np.ndarray]:
+    """An array, some rows at a time."""
+    if array.nbytes <= _PART or not array.ndim:
+        yield array
+        return
+    rows = max(1, _PART * len(array) // array.nbytes)
+    yield from (array[start : start + rows] for start in range(0, len(array), rows))
+
+
+_PART = 16_000_000  # bytes
+
+
 def held(array: Any) -> np.ndarray:
-    """A copy of an array that nobody can write to: what it is named by stays true."""
+    """A copy of an array that nobody can write to: what it is named by stays true. One that is mapped is not copied."""
+    if is_mapped(array):
+        return array
     if type(array) is np.ndarray and array.base is None and not array.flags.writeable:
         return array  # it is one
     copy = np.array(array)
     copy.flags.writeable = False
     return copy
+
+
+def is_mapped(array: Any) -> bool:
+    """Whether an array is in a file that is mapped into memory, and cannot be written to by it."""
+    return isinstance(array, np.memmap) and not array.flags.writeable
 
 
 # ------------------------------------------------------------------------------------------- what JAX has compiled

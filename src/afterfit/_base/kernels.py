@@ -29,18 +29,19 @@ _MOST_ROWS = 8  # of a table that an example may read, or vectors that it may mu
 
 
 def gram_of_examples(
-    f: Callable[[PyTree[Array], Any], Array], params: PyTree[Array], examples: PyTree[Array]
+    f: Callable[[PyTree[Array], Any], Array], params: PyTree[Array], examples: PyTree[Array], *, mean: bool = False
 ) -> Float[Array, "m m"]:
     """JJᵀ of all outputs of all examples: f(params, x) of one example x, and `examples` with one in every row.
 
-    The memory it takes is bounded by that of its result and of some 2²⁵ numbers.
+    Of n examples, instead, the `mean` over the c outputs of the n x n matrices that each output has with itself. The
+    memory it takes is bounded by that of its result and of some 2²⁵ numbers.
     """
     program = _Program(f, params, jax.tree.map(lambda leaf: leaf[0], examples))
     n = jax.tree.leaves(examples)[0].shape[0]
     blocks = min(n, -(-n * program.numbers // _TOGETHER))
     if blocks <= 1:
         features = jax.vmap(program.features)(examples)
-        return _inner_products(features, features)
+        return _inner_products(features, features, mean)
     size = -(-n // blocks)
     rows = jnp.minimum(jnp.arange(blocks * size), n - 1).reshape(blocks, size)  # the last one again, to fill up
 
@@ -49,11 +50,12 @@ def gram_of_examples(
 
     def across(some: Array) -> Array:
         here = features_of(some)
-        return jax.lax.map(lambda others: _inner_products(here, features_of(others)), rows)
+        return jax.lax.map(lambda others: _inner_products(here, features_of(others), mean), rows)
 
     tiles = jax.lax.map(across, rows)  # of every block with every other
-    m = n * program.outputs
-    return jnp.moveaxis(tiles, 1, 2).reshape(blocks * size * program.outputs, -1)[:m, :m]
+    each = 1 if mean else program.outputs
+    m = n * each
+    return jnp.moveaxis(tiles, 1, 2).reshape(blocks * size * each, -1)[:m, :m]
 
 
 class _Feature(NamedTuple):
@@ -63,17 +65,19 @@ class _Feature(NamedTuple):
     keys: Array | None  # r vectors, or r whole numbers that stand for unit vectors
 
 
-def _inner_products(some: list[_Feature], others: list[_Feature]) -> Float[Array, "m m"]:
-    """⟨∇ᵢ, ∇ⱼ⟩ of every output of some examples with every output of others."""
+def _inner_products(some: list[_Feature], others: list[_Feature], mean: bool) -> Float[Array, "m m"]:
+    """⟨∇ᵢ, ∇ⱼ⟩ of every output of some examples with every output of others, or their mean over the same outputs."""
     (n, c), m = some[0].slopes.shape[:2], others[0].slopes.shape[0]
-    total = jnp.zeros((n, c, m, c), some[0].slopes.dtype)
+    total = jnp.zeros((n, m) if mean else (n, c, m, c), some[0].slopes.dtype)
     for left, right in zip(some, others, strict=True):
         for r, s in itertools.product(range(left.slopes.shape[2]), repeat=2):
-            slopes = jnp.einsum("ick,jdk->icjd", left.slopes[:, :, r], right.slopes[:, :, s])
+            way = "ick,jck->ij" if mean else "ick,jdk->icjd"
+            slopes = jnp.einsum(way, left.slopes[:, :, r], right.slopes[:, :, s])
             if left.keys is not None and right.keys is not None:
-                slopes = slopes * _key_products(left.keys[:, r], right.keys[:, s])[:, None, :, None]
+                keys = _key_products(left.keys[:, r], right.keys[:, s])
+                slopes = slopes * (keys if mean else keys[:, None, :, None])
             total = total + slopes
-    return total.reshape(n * c, m * c)
+    return total / c if mean else total.reshape(n * c, m * c)
 
 
 def _key_products(some: Array, others: Array) -> Array:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from afterfit._base.errors import SpecError
 
-__all__ = ["check_memory", "free_memory", "in_words"]
+__all__ = ["blas_on_one_thread", "check_memory", "free_memory", "in_words"]
 
 _NEGLIGIBLE = 1e7  # bytes that every machine has, so that it need not be asked
 
@@ -68,3 +68,17 @@ def in_words(amount: float, of: str) -> str:
             return f"{amount:.3g} {unit}"
         amount /= next_unit
     return f"{amount:.3g} {steps[-1][0]}"
+
+
+@contextlib.contextmanager
+def blas_on_one_thread() -> Iterator[None]:
+    """LAPACK without threads, which factorises small matrices often.
+
+    Two threads are no quicker on a few hundred rows, and wait for one another whenever another process has a core: a
+    step of boursier2025/fig2 then takes 10 to 60 ms in place of 1. And results would depend on how many there are.
+    """
+    import scipy.linalg.cython_lapack  # noqa: F401  (what JAX calls; it has to be loaded to be told)
+    import threadpoolctl
+
+    with threadpoolctl.threadpool_limits(limits=1, user_api="blas"):
+        yield

@@ -21,7 +21,8 @@ from afterfit._reports.page import (
 )
 from afterfit._training.experiment import flatten, spec_to_toml
 from afterfit.plot import Overlay, plot_run
-from afterfit.theory import explain, forecast, overlay
+from afterfit.theory import forecast, overlay
+from afterfit.theory._explain import explained
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -129,13 +130,13 @@ def _theory(run: Run, foresee: bool, thorough: bool) -> tuple[Overlay | None, st
     if run.status == "diverged" or run.verdict_or_reason()[0] is None:
         return None, "<p>Theory is not asked: the run came to nothing that it could speak of.</p>"
     try:
-        explained = explain(run, thorough=thorough)
-        foreseen = forecast(run.experiment) if foresee else None
+        page = explained(run, thorough)
+        foreseen = forecast(run.experiment, thorough=True, progress=False) if foresee else None
     except Exception as error:  # a run of the user's own making can be more than theory expects
         return None, f"<p>Theory has nothing to say of this run: {escape(error)}</p>"
-    said = f"{explained}\n\nBefore the run\n  {foreseen}" if foreseen else str(explained)
-    page = f"<details><summary>What theory says of it</summary><pre>{escape(said)}</pre></details>"
-    return overlay(explained.limits, explained.clocks, foreseen), page
+    said = f"{page}\n\nBefore the run\n  {foreseen}" if foreseen else str(page)
+    folded = f"<details><summary>What theory says of it</summary><pre>{escape(said)}</pre></details>"
+    return overlay(page.limits, page.clocks, foreseen), folded
 
 
 def _runs(runs: Mapping[str, Run]) -> str:

@@ -20,7 +20,6 @@ from afterfit._training.experiment import Experiment
 from afterfit._training.run import Run
 from afterfit._training.size import STEP, check_size, steps_of
 from afterfit._training.train import prepare
-from afterfit.dynamics import Discrete
 from afterfit.dynamics._problem import Problem
 
 __all__ = ["Job", "Result", "footprint", "least_seconds", "plan"]
@@ -116,7 +115,7 @@ def _size(experiment: Experiment) -> int:
 
 def _widest(group: Sequence[Experiment], size: int, memory: float, fair: int) -> int:
     """How many runs of a group may go together; `fair` leaves none of the workers idle."""
-    few = len(group) < (2 if isinstance(group[0].dynamics, Discrete) else _MANY_FLOWS)
+    few = len(group) < (2 if group[0].dynamics.in_steps else _MANY_FLOWS)
     if few or not 0 < size < _LARGE:
         return 1
     return max(1, min(_WIDEST, fair, int(memory // size)))
@@ -168,11 +167,12 @@ def _grouped(things: Iterable[T], by: Callable[[T], Hashable]) -> dict[Hashable,
 def _structure(experiment: Experiment) -> Hashable:
     """What two experiments have in common that differ in numbers only."""
     dynamics = experiment.dynamics
-    if isinstance(dynamics, Discrete):
+    if dynamics.in_steps:
         dynamics = dynamics.replace(steps=1)
     nouns = (experiment.task, experiment.model, experiment.penalty, dynamics, experiment.init)
     leaves, tree = jax.tree.flatten(nouns)
-    return tree, tuple(_but_numbers(leaf) for leaf in leaves), experiment.observations
+    observe = tuple(jax.tree.leaves(experiment.observe)), jax.tree.structure(experiment.observe)
+    return tree, tuple(_but_numbers(leaf) for leaf in leaves), experiment.observations, observe
 
 
 def _data(experiment: Experiment) -> Hashable:

@@ -11,6 +11,7 @@ import os
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -377,6 +378,12 @@ class Sweep:
 
         values, more = values_over(self, quantity, at or {})
         return draw_phases(values, x, y, **more)
+
+    def report(self, path: str | Path = "report.html", *, thorough: bool = False) -> Path:
+        """Write one self-contained HTML page about the sweep, as `af.report` does; returns its path."""
+        import afterfit
+
+        return afterfit.report(self, path, thorough=thorough)
 
     def scaling_law(self, quantity: str = "t_gen", *, x: str, at: Mapping[str, Any] | None = None) -> ScalingLaw:
         """quantity = C·x^p, with an interval for p over seeds; runs that never got there count as censored.

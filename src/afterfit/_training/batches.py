@@ -24,15 +24,20 @@ import numpy as np
 from jaxtyping import Array, Int, Key, PyTree
 
 from afterfit._base.curves import dataset
-from afterfit._diagnose.words import power_of_ten
+from afterfit._base.errors import require
+from afterfit._diagnose.words import difference, power_of_ten
+from afterfit._training.checkpoints import Checkpoints
 from afterfit._training.experiment import Experiment
+from afterfit._training.own import watching
+from afterfit._training.past import Past
 from afterfit._training.run import Run
-from afterfit.dynamics import Discrete, Dynamics, State
+from afterfit.dynamics import Dynamics, State
 from afterfit.dynamics._problem import Problem
 
 __all__ = ["Batch", "Lane", "numbers_as_arrays"]
 
 _SECONDS_A_LOOK = 0.1  # between two reports of progress
+_CERTAIN = 10.0  # times as long as it took: so long has what was reached to last
 _SECONDS_A_CALL = 0.25  # how long compiled code may run before Python looks up: for Ctrl-C and progress
 
 
@@ -43,19 +48,44 @@ class Lane:
         self._id = experiment.id_if_any  # as it was asked for
         dynamics, self.method = experiment.dynamics.resolve(problem, params)
         self.experiment = dataclasses.replace(experiment, dynamics=dynamics)
-        self.dynamics, self.problem, self.params = dynamics, problem, params
+        self.dynamics, self.params = dynamics, params
+        self.problem = watching(experiment.observe, problem, params)
         self.traced = numbers_as_arrays(dynamics, params)
-        if isinstance(self.traced, Discrete):  # how many steps are made does not change what a step is
+        if dynamics.in_steps:  # how many are made does not change what a step is
             self.traced = eqx.tree_at(lambda d: d.steps, self.traced, jnp.asarray(self.traced.steps))
         self.key = jax.random.key(experiment.seed)
-        self.targets = dynamics.targets(experiment.observations)
+        self.past = Past.of(experiment.init.past)  # of a run that goes on from another
+        self._origin = self.past.step if dynamics.in_steps else 0  # its own first position
+        self.targets, self._kept = self._places()
+        self.checkpoints: list[tuple[float, int, PyTree[np.ndarray]]] = []  # log₁₀ time, step, parameters
         self.observations: list[tuple[float, int, dict[str, np.ndarray]]] = []  # log₁₀ time, step, quantities
         self.status, self.message = "", ""  # the status of a run that goes on is empty
         self.position, self.seconds = 0.0, 0.0
         self.state: State | None = None  # at the last observation: what the run's parameters will be
-        self._can_settle = type(dynamics).settled is not Dynamics.settled
-        self._reference: State | None = None
+        self._reference: State | None = None  # where it was at half of its time, or before
+        self._began = -math.inf  # log₁₀ of what its own clock says at the start
         self._writing = threading.Lock()  # it may be interrupted from another thread than the one that moves it
+
+    def _places(self) -> tuple[np.ndarray, set[int]]:
+        """The positions to observe after the start, and the numbers of the observations whose parameters are kept."""
+        dynamics, wanted = self.dynamics, self.experiment.checkpoints
+        targets = dynamics.targets(self.experiment.observations)
+        if isinstance(wanted, int):
+            kept = np.round(np.linspace(0 if wanted > 1 else len(targets), len(targets), wanted))
+            return targets + self._origin, set(kept.astype(int).tolist())
+        since = np.array(wanted) - self.past.time
+        require(
+            since[0] >= 0, f"the run begins at t={self.past.time:.4g}: a checkpoint at t={wanted[0]:.4g} is before."
+        )
+        positions = dynamics.positions(since[since > 0])
+        require(
+            not np.any(positions > dynamics.end * (1 + 1e-9)),  # what is beyond by less is rounding
+            f"the run ends before t={wanted[-1]:.4g}, for which a checkpoint is asked: train it longer.",
+        )
+        positions = np.minimum(positions, targets[-1])
+        targets = np.union1d(targets, positions)
+        kept = {int(place) + 1 for place in np.searchsorted(targets, positions)} | ({0} if since[0] == 0 else set())
+        return targets + self._origin, kept
 
     @property
     def structure(self) -> Hashable:
@@ -72,45 +102,72 @@ class Lane:
         """The share of its work that is done."""
         if self.status:
             return 1.0
-        return self.dynamics.progress(self.position, (len(self.observations) - 1) / len(self.targets))
+        position = max(0.0, self.position - self._origin)
+        return self.dynamics.progress(position, (len(self.observations) - 1) / len(self.targets))
+
+    def resumed(self, state: State) -> State:
+        """The state at the start, of a run that goes on from another as that one left it."""
+        if self.past.run is None:
+            return state
+        return self.dynamics.resumed(state, self.past.step, self.past.memory(self.dynamics))
 
     def see(self, state: State, seen: dict[str, np.ndarray]) -> None:
         """Take note of an observation, and end here if there is reason to."""
-        log10_time, trouble = float(seen.pop("log10_time")), bool(seen.pop("trouble"))
+        own, trouble = float(seen.pop("log10_time")), bool(seen.pop("trouble"))
         with self._writing:
             if self.status:  # interrupted
                 return
+            if not self.observations:
+                self._began = own
+            log10_time = self.past.continued(own, self._began)
+            step = int(state.step) + self.past.step - self._origin
             if self.observations and not self.observations[-1][0] < log10_time < math.inf:
                 # The clock of a run that diverges may stand still or be lost with it: this is just later than before.
                 log10_time = math.nextafter(self.observations[-1][0], math.inf)
-            self.observations.append((log10_time, int(state.step), seen))
+            if len(self.observations) in self._kept:
+                self.checkpoints.append((log10_time, step, state.params))
+            self.observations.append((log10_time, step, seen))
             self.state = state
         if len(self.observations) == 1:
             self._reference = state
         elif not np.isfinite(seen["train_loss"]):
             self._end(
                 "diverged",
-                f"the loss is no longer a finite number at t={self.time:.3g} (step {int(state.step)}): "
-                f"try {self.dynamics.knob}.",
+                f"the loss is no longer a finite number at t={self.time:.3g} (step {step}): try {self.dynamics.knob}.",
             )
         elif trouble:
             self._end(*self.dynamics.complaint(state))
         else:
-            self._settle(state)
+            if self.dynamics.stops:
+                self._stop(state, difference(own, self._began))
+            if len(self.observations) > len(self.targets):
+                self._end("finished", self.dynamics.afterword)
 
-    def _settle(self, state: State) -> None:
-        """End the run if it is at rest or at its end."""
-        dynamics = self.dynamics
-        if self._can_settle:
-            assert self._reference is not None
-            initial_loss = float(self.observations[0][2]["train_loss"])
-            if dynamics.settled(self.problem, self._reference, state, initial_loss):
+    def _stop(self, state: State, time: float) -> None:
+        """End the run if it is at rest, or if its verdict is certain, where that was asked for."""
+        dynamics, reference = self.dynamics, self._reference
+        assert reference is not None
+        position, before = (float(dynamics.position(at)) - self._origin for at in (state, reference))
+        if position >= 2 * before:
+            first, last = (float(self.observations[k][2]["train_loss"]) for k in (0, -1))
+            left = last / (self.past.initial_loss or first or 1.0)
+            if dynamics.settled(self.problem, reference, state, time, left):
                 self._end("finished", f"settled at t={self.time:.3g}: the parameters are at rest.")
-                return
-            if float(dynamics.position(state)) >= 2 * float(dynamics.position(self._reference)):
-                self._reference = state
-        if len(self.observations) > len(self.targets):
-            self._end("finished", dynamics.afterword)
+            self._reference = state
+        if dynamics.stops == "certain":
+            since = self._good_since()
+            if since is not None and self.time >= _CERTAIN * since:
+                self._end("finished", f"certain at t={self.time:.3g}: fitted and generalised since t={since:.3g}.")
+
+    def _good_since(self) -> float | None:
+        """Since when the run has been fitted and has generalised, by its verdict; None if it has not."""
+        run = self.run()
+        verdict, _ = run.verdict_or_reason()
+        if verdict is None or verdict.kind not in ("grokking", "generalised with the fit"):
+            return None
+        assert verdict.t_fit is not None
+        assert verdict.t_gen is not None
+        return max(verdict.t_fit, verdict.t_gen, float(run.curves["time"].values[1]))  # not at once, from t = 0
 
     def interrupt(self) -> bool:
         """End the run early, with what was observed; False if it has ended already, and stays as it is."""
@@ -134,10 +191,13 @@ class Lane:
         log10_time, step, quantities = zip(*self.observations, strict=True)
         columns = {name: np.stack([row[name] for row in quantities]) for name in quantities[0]}
         task = self.experiment.task
+        curves = dataset(columns, [power_of_ten(t) for t in log10_time], log10_time, step, self.dynamics.clock)
         return Run(
             spec=self.experiment.to_dict(),
-            curves=dataset(columns, [power_of_ten(t) for t in log10_time], log10_time, step, self.dynamics.clock),
+            curves=self.past.followed_by(curves),
             params=self.state.params,
+            memory=jax.tree.leaves(self.state.memory) if self.dynamics.in_steps else [],
+            checkpoints=Checkpoints.held(self.checkpoints),
             metric=task.metric,
             criteria=task.criteria,
             status=self.status,
@@ -173,7 +233,7 @@ class Batch:
         """Trees of arrays as one tree whose arrays have the lanes as their first axis."""
         if self._alone:
             return trees[0]
-        return jax.tree.map(lambda *x: jnp.stack(x) if eqx.is_array(x[0]) else x[0], *trees)
+        return jax.tree.map(lambda *x: _stacked(x) if eqx.is_array(x[0]) else x[0], *trees)
 
     def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         return function(self._frame, self._arrays, *arguments)
@@ -186,9 +246,9 @@ class Batch:
         """
         began = time.monotonic()
         params, keys = (self._stack([getattr(lane, name) for lane in self.lanes]) for name in ("params", "key"))
-        states = self._call(_start, params, keys)
+        states = self._resumed(self._call(_start, params, keys))
         self._observe(states, self._going)  # first of all, so that there is something to keep
-        states = self._call(_advance, states, self._goals(0), np.asarray(0))  # compiles only
+        states = self._call(_advance, states, self._goals(self.lanes[0]._origin), np.asarray(0))  # compiles only
         self._share_time(time.monotonic() - began)
         limit, shown = 1000, began
         while going := self._going:
@@ -214,6 +274,15 @@ class Batch:
                     ended(lane)
         show()
 
+    def _resumed(self, states: State) -> State:
+        """The states at the start, those of lanes that go on from other runs as these left them."""
+        if all(lane.past.run is None for lane in self.lanes):
+            return states
+        if self._alone:
+            return self.lanes[0].resumed(states)
+        each = [jax.tree.map(lambda x, k=k: x[k], states) for k in range(len(self.lanes))]
+        return self._stack([lane.resumed(state) for lane, state in zip(self.lanes, each, strict=True)])
+
     @property
     def _going(self) -> list[Lane]:
         return [lane for lane in self.lanes if not lane.status]
@@ -221,7 +290,7 @@ class Batch:
     @property
     def _lockstep(self) -> bool:
         """Whether lanes make their steps together, each observed when its turn comes; else each goes its own pace."""
-        return isinstance(self.lanes[0].dynamics, Discrete)
+        return self.lanes[0].dynamics.in_steps
 
     def _due(self, going: list[Lane]) -> list[Lane]:
         """The lanes that are observed next."""
@@ -311,6 +380,13 @@ def _observe(frame: _Frame, arrays: PyTree[Array], states: State) -> dict[str, A
         return {**problem.observe(state.params), **told}
 
     return frame.by_lane(seen, arrays, states)
+
+
+def _stacked(arrays: Sequence[Array]) -> Array:
+    """Arrays as one; by NumPy, which compiles nothing for it, but for random keys, which only JAX knows."""
+    if jax.dtypes.issubdtype(arrays[0].dtype, jax.dtypes.prng_key):
+        return jnp.stack(arrays)
+    return jnp.asarray(np.stack(arrays))
 
 
 def numbers_as_arrays(spec: Any, params: PyTree[Array]) -> Any:

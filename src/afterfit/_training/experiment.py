@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import math
 import re
 import tomllib
 import weakref
@@ -21,13 +22,14 @@ from afterfit.dynamics import Dynamics
 from afterfit.inits import Init, Own
 from afterfit.models import Model
 from afterfit.penalties import NoPenalty, Penalty
+from afterfit.quantities import Function, Quantity
 from afterfit.tasks import Data, Task
 from afterfit.tasks._base import checked
 
 __all__ = ["Experiment", "as_whole", "flatten", "is_id", "spec_to_toml", "value_to_toml"]
 
 _NOUNS = {"task": Task, "model": Model, "penalty": Penalty, "dynamics": Dynamics, "init": Init}
-_NUMBERS = ("seed", "observations")
+_NUMBERS = ("seed", "observations", "checkpoints")
 _BARE = re.compile("[A-Za-z0-9_-]+")  # a key that TOML takes without quotes
 _SWEEP = ("over", "refine", "seeds")  # what [sweep] may say
 
@@ -36,7 +38,8 @@ _SWEEP = ("over", "refine", "seeds")  # what [sweep] may say
 class Experiment:
     """A task, a model, a penalty, a dynamics, an initialisation and a seed.
 
-    `observations` is how many log-spaced times a run is observed at.
+    `observations` is how many log-spaced times a run is observed at, `observe` what is recorded there beside its
+    metrics and norms, by name. `checkpoints` is how many times its parameters are kept along the way, or when.
 
     ```python
     experiment = Experiment.from_toml("my.toml").set({"penalty.strength": 1e-4})
@@ -50,11 +53,15 @@ class Experiment:
     init: Init = Own()
     seed: int = 0
     observations: int = 200
+    observe: Mapping[str, Quantity] = dataclasses.field(default_factory=dict, hash=False)
+    checkpoints: int | tuple[float, ...] = 0
     meaning: ClassVar[int] = 1  # raised when what is around the nouns computes something else, for all runs
 
     def __post_init__(self):
         for name in _NUMBERS:
             object.__setattr__(self, name, as_whole(getattr(self, name)))
+        object.__setattr__(self, "observe", _as_quantities(self.observe))
+        object.__setattr__(self, "checkpoints", _as_checkpoints(self.checkpoints))
         for name, noun in _NOUNS.items():
             value = getattr(self, name)
             if not isinstance(value, noun):  # its words only then: of a sweep there are many experiments
@@ -71,7 +78,13 @@ class Experiment:
     def to_dict(self) -> dict[str, Any]:
         """The full specification, defaults included, ready for JSON or TOML."""
         nouns = {name: getattr(self, name).to_dict() for name in _NOUNS}
-        return {**nouns, "seed": self.seed, "observations": self.observations}
+        return {**nouns, "seed": self.seed, "observations": self.observations, **self._extras()}
+
+    def _extras(self) -> dict[str, Any]:
+        """What is asked of a run beside its usual curves; not said where nothing is: older runs keep their ids."""
+        observe = {name: quantity.to_dict() for name, quantity in self.observe.items()}
+        kept = list(self.checkpoints) if isinstance(self.checkpoints, tuple) else self.checkpoints
+        return {name: value for name, value in (("observe", observe), ("checkpoints", kept)) if value}
 
     @property
     def id(self) -> str:
@@ -95,7 +108,11 @@ class Experiment:
     def _name(self) -> str:
         """`id`; `Untold` if there is none."""
         said = {name: _told(getattr(self, name)) for name in _NOUNS}
-        said |= {name: str(getattr(self, name)) for name in _NUMBERS}
+        said |= {"seed": str(self.seed), "observations": str(self.observations)}
+        if extras := self._extras():
+            for quantity in self.observe.values():
+                _told(quantity)  # so that all of it can be
+            said |= {name: json.dumps(value, sort_keys=True) for name, value in extras.items()}
         if self.meaning != 1:
             said["meaning"] = str(self.meaning)
         text = ",".join(f'"{name}":{said[name]}' for name in sorted(said))
@@ -104,7 +121,7 @@ class Experiment:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Experiment:
         """The experiment that plain data describe; refuses what it does not know."""
-        known = (*_NOUNS, *_NUMBERS)
+        known = (*_NOUNS, *_NUMBERS, "observe")
         require(isinstance(data, Mapping), f"an experiment is a table of settings, got {data!r:.60}.")
         for key in data:
             require(key in known, f"{key!r} is not a part of an experiment: {nearest(key, known)}")
@@ -114,7 +131,7 @@ class Experiment:
             nouns = {key: noun.from_dict(data[key], key) for key, noun in _NOUNS.items() if key in data}
         except RecursionError:
             raise SpecError("the experiment has settings nested too deeply to be read.") from None
-        return cls(**nouns, **{key: data[key] for key in _NUMBERS if key in data})
+        return cls(**nouns, **{key: data[key] for key in (*_NUMBERS, "observe") if key in data})
 
     @classmethod
     def from_toml(cls, path: str | Path) -> Experiment:
@@ -164,17 +181,35 @@ class Experiment:
         by_noun: dict[str, dict[str, Any]] = {}
         for path, value in changes.items():
             head, _, rest = path.partition(".")
-            whole = head in _NUMBERS or (head in _NOUNS and isinstance(value, Mapping))
+            whole = head in _NUMBERS or (head in (*_NOUNS, "observe") and isinstance(value, Mapping))
             if not rest and not whole:
                 raise SpecError(f"there is no setting {path!r}: {nearest(path, self._names())}")
-            if rest and head not in _NOUNS:
+            if rest and head not in (*_NOUNS, "observe"):
                 raise SpecError(f"there is no {head!r} to set: {nearest(head, _NOUNS)}")
             by_noun.setdefault(head, {})[rest] = value
-        parts = {
-            head: changed[""] if head in _NUMBERS else self._set_noun(head, changed)
-            for head, changed in by_noun.items()
-        }
+        parts = {}
+        for head, changed in by_noun.items():
+            if head in _NUMBERS:
+                parts[head] = changed[""]
+            else:
+                parts[head] = self._set_observed(changed) if head == "observe" else self._set_noun(head, changed)
         return dataclasses.replace(self, **parts)
+
+    def _set_observed(self, changes: Mapping[str, Any]) -> dict[str, Any]:
+        """What is observed, with changes to all of it (named "") and to quantities by their dotted names."""
+        observe = dict(changes.get("", self.observe))
+        below: dict[str, dict[str, Any]] = {}
+        for path, value in changes.items():
+            name, _, rest = path.partition(".")
+            if path and not rest:
+                observe[name] = value
+            elif path:
+                below.setdefault(name, {})[rest] = value
+        for name, deep in below.items():
+            now = observe.get(name)
+            where = f"observe.{name}"
+            observe[name] = now.changed(deep, where) if isinstance(now, Quantity) else {**(now or {}), **deep}
+        return observe
 
     def _set_noun(self, head: str, changes: Mapping[str, Any]) -> Any:
         """One noun with all its changes made together: they may only be possible together."""
@@ -198,6 +233,41 @@ class Experiment:
 
     def __str__(self) -> str:
         return json.dumps(self.to_dict(), indent=2, ensure_ascii=False)
+
+
+def _as_quantities(observe: Any) -> dict[str, Quantity]:
+    """What is to be observed, by name: quantities, functions f(params, data), or tables of plain data."""
+    require(
+        isinstance(observe, Mapping),
+        f"observe is a table of quantities by name, such as {{'rank': af.quantities.EffectiveRank()}}, got "
+        f"{observe!r:.60}.",
+    )
+    found = {}
+    for name, quantity in observe.items():
+        require(
+            isinstance(name, str) and name.isidentifier(),
+            f"a quantity is observed under a name, letters and digits such as 'rank', got {name!r}.",
+        )
+        if isinstance(quantity, Mapping):
+            quantity = Quantity.from_dict(quantity, f"observe.{name}")
+        if isinstance(quantity, type):
+            raise SpecError(f"observe.{name} is a class, and has to be made: write {quantity.__name__}().")
+        found[name] = quantity if isinstance(quantity, Quantity) else Function(quantity)
+    return found
+
+
+def _as_checkpoints(given: Any) -> int | tuple[float, ...]:
+    """How many checkpoints, or the times of them, sorted."""
+    if isinstance(given, np.ndarray | list | tuple):
+        times = sorted({plain_number(time) for time in given})
+        sound = all(isinstance(time, int | float) and 0 <= time < math.inf for time in times)
+        require(sound and bool(times), f"checkpoints are a number of them, or times of 0 or more, got {given!r:.60}.")
+        return tuple(float(time) for time in times)
+    require(
+        type(given) is int and given >= 0,
+        f"checkpoints are a number of them, or a list of times, such as 20 or [1e2, 1e4], got {given!r:.60}.",
+    )
+    return given
 
 
 _PLACES = {

@@ -8,15 +8,17 @@ import functools
 import importlib.metadata
 import os
 import platform
+import re
 import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jax
+import numpy as np
 
 from afterfit._base.curves import NotCurves, from_parquet, to_parquet
 from afterfit._base.errors import AfterfitError, Damaged, SpecError, Unreadable, error_in_words, require
@@ -33,6 +35,7 @@ from afterfit._base.html import escape, picture, table
 from afterfit._diagnose import DiagnosisSettings, Verdict, diagnose
 from afterfit._diagnose.thresholds import Criteria, Threshold
 from afterfit._diagnose.verdict import NUMBERS
+from afterfit._training.checkpoints import Checkpoints
 from afterfit._training.experiment import flatten
 
 if TYPE_CHECKING:
@@ -43,11 +46,24 @@ if TYPE_CHECKING:
     from afterfit._training.experiment import Experiment
     from afterfit.tasks import Data
 
-__all__ = ["FILES", "FORMAT", "PACKAGES", "Run", "check_files", "load", "replaceable", "summary", "versions_here"]
+__all__ = [
+    "FILES",
+    "FORMAT",
+    "PACKAGES",
+    "READ",
+    "Run",
+    "check_files",
+    "load",
+    "replaceable",
+    "summary",
+    "versions_here",
+]
 
-FORMAT = 3  # of the files of a run
+FORMAT = 4  # of the files of a run
 _FILES_1 = ("spec.json", "run.json", "curves.parquet", "params.npz")  # of format 1, which is read as well
 FILES = (*_FILES_1, "log.txt", SUMS)
+_MEMORY = "memory.npz"  # of a run whose optimiser remembers something
+READ = (*FILES, _MEMORY)  # what a run is read from; its checkpoints are read when they are asked for
 PACKAGES = ("afterfit", "jax", "jaxlib", "equinox", "diffrax", "optax", "numpy", "scipy", "pyarrow")
 
 
@@ -63,7 +79,7 @@ def versions_here() -> dict[str, str]:
     }
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Run:
     """What training left behind.
 
@@ -72,8 +88,9 @@ class Run:
     `"interrupted"`, and `message` says why; `method` is how a flow was followed and why so (empty for discrete
     dynamics); `work` counts what was done, `seconds` how long it took. `id` is the name of the experiment that was
     asked for (empty if it has none), `ended` when training ended, in seconds since 1970 (0 if that is not known),
-    and `versions` what it was computed with. `origin` is the experiment itself, while it is in memory; a loaded run has
-    only its `spec`.
+    and `versions` what it was computed with. `checkpoints` are the parameters on the way, where they were asked for,
+    and `memory` the arrays that an optimiser remembered at the end. `origin` is the experiment itself, while it is in
+    memory; a loaded run has only its `spec`.
     """
 
     spec: dict[str, Any]
@@ -89,6 +106,8 @@ class Run:
     id: str = ""
     ended: float = dataclasses.field(default_factory=time.time)
     versions: dict[str, str] = dataclasses.field(default_factory=versions_here, repr=False)
+    checkpoints: Checkpoints = dataclasses.field(default_factory=lambda: Checkpoints.held([]))
+    memory: list[np.ndarray] = dataclasses.field(default_factory=list, repr=False)
     origin: Experiment | None = dataclasses.field(default=None, repr=False, compare=False)
 
     @functools.cached_property
@@ -152,6 +171,12 @@ class Run:
 
         return plot_run(self) if (y, x, ax) == (None, "time", None) else plot_curves(self, y, x, ax)
 
+    def report(self, path: str | Path = "report.html", *, thorough: bool = False) -> Path:
+        """Write one self-contained HTML page about the run, as `af.report` does; returns its path."""
+        import afterfit
+
+        return afterfit.report(self, path, thorough=thorough)
+
     def save(self, directory: str | Path) -> Path:
         """Write the run as a directory of plain files (JSON, Parquet, NPZ), visible only once complete.
 
@@ -191,16 +216,22 @@ class Run:
             "params.npz": arrays_to_npz(self.params),
             "log.txt": self._log().encode(errors="replace"),
         }
+        if self.memory:
+            files[_MEMORY] = arrays_to_npz(self.memory)
+        files |= {_checkpoint(place): arrays_to_npz(params) for place, params in enumerate(self.checkpoints)}
         return {**files, SUMS: sums_of(files)}
 
     @classmethod
-    def from_files(cls, files: Mapping[str, bytes], where: str = "this run") -> Run:
+    def from_files(
+        cls, files: Mapping[str, bytes], where: str = "this run", more: Callable[[str], bytes | None] | None = None
+    ) -> Run:
         """The run that `files()` wrote; `where` names its place in error messages.
 
+        `more` reads a file that is not among them, by its name: checkpoints are read when they are asked for.
         `Damaged` if the files are not as they were written: a checksum does not match, or what it matches is not a
         run. `Unreadable` if they cannot be read for any other reason.
         """
-        known = {name: files[name] for name in FILES if name in files}
+        known = {name: files[name] for name in READ if name in files}
         if old := SUMS not in files and "log.txt" not in files:  # as format 1 was, without checksums
             for name in _FILES_1:
                 if name not in files:
@@ -208,7 +239,7 @@ class Run:
         else:
             check_files(known, where)
         try:
-            return cls._read(known, where, old)
+            return cls._read(known, where, old, more or files.get)
         except AfterfitError:
             raise
         except Exception as error:  # a module that is missing, memory that is: no fault of the run's
@@ -216,7 +247,7 @@ class Run:
             raise Unreadable(f"{where} cannot be read here ({said}); it was left as it is.") from error
 
     @classmethod
-    def _read(cls, files: Mapping[str, bytes], where: str, old: bool) -> Run:
+    def _read(cls, files: Mapping[str, bytes], where: str, old: bool, more: Callable[[str], bytes | None]) -> Run:
         facts = _read_facts(files["run.json"], where)
         if old and facts["format"] > 1:
             raise Damaged(f"{where} is damaged: it has no {SUMS}.")
@@ -228,14 +259,18 @@ class Run:
             curves = from_parquet(files["curves.parquet"])
         except NotCurves as error:
             raise Damaged(f"{where} is damaged: curves.parquet cannot be read ({error}).") from error
-        try:
-            params = arrays_from_npz(files["params.npz"])
-        except ValueError as error:
-            raise Damaged(f"{where} is damaged: params.npz cannot be read ({error}).") from error
+        if facts["memory"] and _MEMORY not in files:
+            raise Damaged(f"{where} is damaged: it has no {_MEMORY}.")
+        if facts["memory"]:
+            check_sums(files[SUMS], {_MEMORY: files[_MEMORY]}, where)
+        times, steps = facts["checkpoints"]
+        read = functools.partial(_read_checkpoint, more, files.get(SUMS, b""), where)
         return cls(
             spec=spec,
             curves=curves,
-            params=params,
+            params=_arrays(files, "params.npz", where),
+            memory=_arrays(files, _MEMORY, where) if facts["memory"] else [],
+            checkpoints=Checkpoints([float(time) for time in times], steps, read),
             metric=facts["metric"],
             criteria=Criteria(*(Threshold(**facts["criteria"][side]) for side in ("train", "test"))),
             status=facts["status"],
@@ -276,6 +311,8 @@ class Run:
                 if values.ndim == 1 and values.size
             },
             "versions": self.versions,
+            "memory": bool(self.memory),
+            "checkpoints": [self.checkpoints.log10_times, self.checkpoints.steps],
         }
 
     def _log(self) -> str:
@@ -314,8 +351,37 @@ class Run:
 def load(directory: str | Path) -> Run:
     """Read a run that was saved. Nothing is executed: the files are JSON, Parquet and plain arrays."""
     directory = Path(directory)
-    files = {name: path.read_bytes() for name in FILES if (path := directory / name).is_file()}
-    return Run.from_files(files, str(directory))
+    files = {name: content for name in READ if (content := _content(directory, name)) is not None}
+    return Run.from_files(files, str(directory), functools.partial(_content, directory))
+
+
+def _content(directory: Path, name: str) -> bytes | None:
+    """What is in a file; None if there is none."""
+    path = directory / name
+    return path.read_bytes() if path.is_file() else None
+
+
+def _checkpoint(place: int) -> str:
+    """The file with the parameters of a checkpoint."""
+    return f"checkpoint-{place:03d}.npz"
+
+
+def _read_checkpoint(more: Callable[[str], bytes | None], sums: bytes, where: str, place: int) -> Any:
+    """The parameters of a checkpoint from its file, if that is as it was written."""
+    name = _checkpoint(place)
+    content = more(name)
+    if content is None:
+        raise Damaged(f"{where} is damaged: it has no {name}.")
+    check_sums(sums, {name: content}, where)
+    return _arrays({name: content}, name, where)
+
+
+def _arrays(files: Mapping[str, bytes], name: str, where: str) -> Any:
+    """The arrays in one of the files of a run."""
+    try:
+        return arrays_from_npz(files[name])
+    except ValueError as error:
+        raise Damaged(f"{where} is damaged: {name} cannot be read ({error}).") from error
 
 
 def replaceable(directory: Path) -> bool:
@@ -327,7 +393,11 @@ def replaceable(directory: Path) -> bool:
 
 def _is_run(directory: Path) -> bool:
     """Whether a directory holds a run and nothing else, so that replacing it loses nothing of anyone's."""
-    return directory.is_dir() and {path.name for path in directory.iterdir()} in (set(FILES), set(_FILES_1))
+    if not directory.is_dir():
+        return False
+    names = {path.name for path in directory.iterdir()}
+    extras = {name for name in names if name == _MEMORY or re.fullmatch(r"checkpoint-\d{3,}\.npz", name)}
+    return names - extras == set(FILES) or names == set(_FILES_1)
 
 
 # ------------------------------------------------------------------------------------------------- run.json
@@ -345,8 +415,19 @@ _SAID = {
     "verdict": (dict, type(None)),
     "final": dict,
     "versions": dict,
+    "memory": bool,
+    "checkpoints": list,
 }
-_NOT_SAID_AT_FIRST = {"method": "", "id": "", "ended": 0.0, "end": None, "verdict": None, "final": {}}
+_NOT_SAID_AT_FIRST = {
+    "method": "",
+    "id": "",
+    "ended": 0.0,
+    "end": None,
+    "verdict": None,
+    "final": {},
+    "memory": False,
+    "checkpoints": [[], []],
+}
 
 
 def check_files(files: Mapping[str, bytes], where: str, names: Iterable[str] = FILES) -> dict[str, Any]:
@@ -390,6 +471,11 @@ def _what_is_wrong(facts: Mapping[str, Any]) -> str:
         return "criteria"
     if facts["verdict"] and not isinstance(facts["verdict"].get("kind"), str):
         return "verdict"
+    times, steps = facts["checkpoints"] if len(facts["checkpoints"]) == 2 else (None, None)
+    if not isinstance(times, list) or not isinstance(steps, list) or len(times) != len(steps):
+        return "checkpoints"
+    if not all(isinstance(step, int) for step in steps) or not all(x is not None and _is_number(x) for x in times):
+        return "checkpoints"
     numbers = {name: facts[name] for name in ("seconds", "ended", "end")}
     numbers |= {name: (facts["verdict"] or {}).get(name) for name in NUMBERS} | facts["final"]
     return next((name for name, value in numbers.items() if not _is_number(value)), "")

@@ -17,9 +17,8 @@ from jaxtyping import Array, PyTree
 from afterfit._base.errors import SpecError
 from afterfit._base.machine import check_memory, in_words
 from afterfit._training.experiment import Experiment, flatten
-from afterfit.dynamics import Discrete
 
-__all__ = ["STEP", "Size", "check_program", "check_size", "size_of", "steps_of"]
+__all__ = ["STEP", "Size", "check_program", "check_size", "likely_seconds", "size_of", "steps_of"]
 
 _NUMBER = 8  # bytes: data and initial parameters are drawn in double precision
 _OBSERVATION = 1000  # bytes of an observation: some twelve arrays, each an object
@@ -27,6 +26,10 @@ STEP = 1e-7  # seconds of a step, less than the smallest problem takes (a test m
 _LOOK = 1e-5  # seconds of the quickest observation
 _LONGEST = 365.25 * 24 * 3600  # seconds: nobody waits for more than a year
 _OPERATION = 0.02  # seconds to compile an operation of a long program; with its length it gets longer, not shorter
+_COMPILING = 0.5  # seconds, of the smallest run
+_ALWAYS = 1e-6  # seconds of a step of the smallest problem
+_SPEED = 2e10  # operations a second
+_FLOW_STEPS = 300
 _MANY = 1000  # a setting from here on may be why an experiment is too large
 _MUCH = 1e8  # examples x parameters from which on a step may need more memory than its data and parameters
 _OPERATIONS = (
@@ -57,6 +60,23 @@ def size_of(experiment: Experiment) -> Size:
     )
 
 
+def likely_seconds(experiment: Experiment) -> float:
+    """How long a run is likely to take, compiling included: not a bound, and too little rather than too much.
+
+    A step goes through the model forwards and backwards. A flow makes some hundreds of steps, each of which may
+    solve equations in as many unknowns as there are outputs.
+    """
+    size, task = size_of(experiment), experiment.task
+    each = math.prod(task.signature.inputs) + math.prod(task.signature.outputs)
+    examples = size.data / max(1, each)
+    pass_through = _ALWAYS + 6 * examples * size.parameters / _SPEED
+    steps = steps_of(experiment)
+    if steps:
+        return _COMPILING + steps * pass_through + size.seconds
+    outputs = min(examples * math.prod(task.signature.outputs), 3000)
+    return _COMPILING + _FLOW_STEPS * (pass_through + outputs**3 / _SPEED)
+
+
 def check_size(experiment: Experiment) -> Size:
     """Refuse an experiment that this machine has no memory for, or nobody the time; its size, if it is possible."""
     size, signature = size_of(experiment), experiment.task.signature
@@ -76,6 +96,12 @@ def check_size(experiment: Experiment) -> Size:
         _OBSERVATION * experiment.observations,
         f"{experiment.observations:.3g} observations are asked for",
         lambda: "lower observations",
+    )
+    checkpoints = experiment.checkpoints if isinstance(experiment.checkpoints, int) else len(experiment.checkpoints)
+    check_memory(
+        _NUMBER * size.parameters * checkpoints // (1 if experiment.task.precision == "double" else 2),
+        f"{checkpoints:.3g} checkpoints of {size.parameters:.3g} parameters are asked for",
+        lambda: "lower checkpoints",
     )
     if size.seconds > _LONGEST:
         steps, least = steps_of(experiment), in_words(size.seconds, "seconds")
@@ -124,7 +150,7 @@ def _check_length(experiment: Experiment, operations: int) -> None:
 
 def steps_of(experiment: Experiment) -> int:
     """How many steps a run makes; 0 of a flow, which chooses for itself."""
-    return experiment.dynamics.steps if isinstance(experiment.dynamics, Discrete) else 0
+    return int(experiment.dynamics.end) if experiment.dynamics.in_steps else 0
 
 
 def _smaller(experiment: Experiment, *nouns: str) -> str:

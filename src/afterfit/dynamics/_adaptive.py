@@ -59,6 +59,10 @@ class AdamW(Adam):
     def __check_init__(self):
         require(self.weight_decay >= 0, f"weight_decay must be 0 or more, got {self.weight_decay}.")
 
+    @property
+    def decay(self) -> float:
+        return self.weight_decay
+
     def optimiser(self) -> Any:
         import optax
 
@@ -99,12 +103,14 @@ class Optax(Optimiser):
         return made(self.transformation, "dynamics.transformation")
 
     def begin(self, params: PyTree[Array]) -> Any:
-        return jax.tree.map(jnp.asarray, self.optimiser().init(params))
+        return jax.tree.map(_as_numbers, self.optimiser().init(params))
 
     def update(self, gradient: PyTree[Array], memory: Any, params: PyTree[Array]) -> tuple[PyTree[Array], Any]:
-        updates, after = self.optimiser().update(gradient, memory, params)
+        optimiser = self.optimiser()
+        state = jax.tree.map(_as_it_was, memory, jax.eval_shape(optimiser.init, params))
+        updates, after = optimiser.update(gradient, state, params)
         # A loop has one type for each number in it, and a transformation may be less strict about its own.
-        after = jax.tree.map(lambda new, old: jnp.asarray(new, old.dtype), after, memory)
+        after = jax.tree.map(lambda new, old: _as_numbers(new).astype(old.dtype), after, memory)
         return jax.tree.map(lambda u: self.lr * u, updates), after
 
     def check(self, problem: Problem, params: PyTree[Array]) -> None:
@@ -134,3 +140,18 @@ class Optax(Optimiser):
     def codes(self) -> Iterator[str]:
         yield from super().codes()
         yield from codes_of(self.transformation, "the transformation of dynamics.Optax")
+
+
+def _as_numbers(leaf: Any) -> Array:
+    """An array of a transformation's state; a random key, which no file can hold, as the numbers that it is."""
+    leaf = jnp.asarray(leaf)
+    return jax.random.key_data(leaf) if _is_key(leaf) else leaf
+
+
+def _as_it_was(leaf: Array, like: Any) -> Array:
+    """The inverse of `_as_numbers`, for an array that was like that."""
+    return jax.random.wrap_key_data(leaf) if _is_key(like) else leaf
+
+
+def _is_key(leaf: Any) -> bool:
+    return jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)

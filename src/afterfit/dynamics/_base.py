@@ -12,11 +12,14 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key, PyTree
 
 from afterfit._base.curves import TRAINING_TIME
-from afterfit._base.errors import require
-from afterfit._base.spec import Spec
-from afterfit.dynamics._problem import Problem
+from afterfit._base.errors import nearest, require
+from afterfit._base.spec import Spec, later
+from afterfit.dynamics._problem import Problem, norm
 
 __all__ = ["Discrete", "Dynamics", "State"]
+
+STOPS = ("settled", "certain")  # what may end a run before its end
+_MOVED = 1e-4  # share of their norm by which parameters at rest may still move while time doubles
 
 
 class State(eqx.Module):
@@ -45,6 +48,7 @@ class Dynamics(Spec):
     fits_at_once: ClassVar[bool] = False
     label_noise: ClassVar[bool] = False
     clock: ClassVar[str] = TRAINING_TIME  # what the time of its curves is
+    in_steps: ClassVar[bool] = False  # whether it makes steps that are counted, or goes through time at its own pace
 
     @property
     @abc.abstractmethod
@@ -91,9 +95,42 @@ class Dynamics(Spec):
         """This dynamics with everything decided that depends on the problem, and in words what was decided and why."""
         return self, ""
 
-    def settled(self, problem: Problem, before: State, now: State, initial_loss: float) -> bool:
-        """Whether the run may end here, nothing having happened since the state `before`."""
-        return False
+    def positions(self, times: np.ndarray) -> np.ndarray:
+        """Where given training times are reached, in the unit of `end`."""
+        return times
+
+    def resumed(self, state: State, step: int, memory: list[np.ndarray] | None) -> State:
+        """The state at the start of a run that goes on from another, which had made `step` steps.
+
+        `memory` are the arrays that this kind of dynamics remembered there, None if it was another. A flow has all it
+        needs in its parameters.
+        """
+        return state
+
+    @property
+    def stops(self) -> str | None:
+        """What ends a run before its end: `"settled"`, `"certain"`, or nothing."""
+        return None
+
+    @property
+    def decay(self) -> float:
+        """Weight decay that is no penalty, as a rate in training time."""
+        return 0.0
+
+    def settled(self, problem: Problem, before: State, now: State, time: float, left: float) -> bool:
+        """Whether the parameters have come to rest at `time`, having been at `before` at half of it.
+
+        Not before the penalty had ten times its time scale to act; without one, before what is `left` of the initial
+        loss is 10⁻⁶.
+        """
+        slow = problem.penalty.weakest or self.decay
+        acted = time * slow >= 10 if slow > 0 else left <= 1e-6
+        return acted and self.at_rest(before, now)
+
+    def at_rest(self, before: State, now: State) -> bool:
+        """Whether the parameters have hardly moved between two states."""
+        moved = norm(jax.tree.map(jnp.subtract, now.params, before.params))
+        return float(moved) <= _MOVED * float(norm(now.params))
 
     @property
     def afterword(self) -> str:
@@ -124,15 +161,22 @@ class Dynamics(Spec):
 class Discrete(Dynamics):
     """A dynamics made of steps. A new one is a subclass with `step`, and `remember` if it has a memory.
 
-    `lr` is the step size (η, α or γ in the papers) and `steps` how many are made; training time is lr·steps.
+    `lr` is the step size (η, α or γ in the papers) and `steps` how many are made; training time is lr·steps. With
+    `until="settled"` or `until="certain"` a run ends before that, as a flow's does: once its parameters have come to
+    rest, or once its verdict is certain.
     """
+
+    in_steps = True
 
     lr: float
     steps: int
+    until: str | None = later(None)
 
     def __check_init__(self):
         require(self.lr > 0, f"the step size lr must be positive, got {self.lr}.")
         require(self.steps >= 1, f"steps must be 1 or more, got {self.steps}.")
+        if self.until is not None:
+            require(self.until in STOPS, f"unknown until {self.until!r}: {nearest(self.until, STOPS)}")
 
     @abc.abstractmethod
     def step(
@@ -151,6 +195,23 @@ class Discrete(Dynamics):
     @property
     def step_size(self) -> float:
         return self.lr
+
+    @property
+    def stops(self) -> str | None:
+        return self.until
+
+    @property
+    def afterword(self) -> str:
+        return f"not {self.until} after {self.steps} steps." if self.until else ""
+
+    def positions(self, times: np.ndarray) -> np.ndarray:
+        return np.ceil(times / self.lr - 1e-6).astype(np.int64)  # a millionth of a step is rounding
+
+    def resumed(self, state: State, step: int, memory: list[np.ndarray] | None) -> State:
+        leaves, tree = jax.tree.flatten(state.memory)
+        if memory is not None and list(map(np.shape, memory)) == list(map(jnp.shape, leaves)):
+            leaves = [jnp.asarray(new, old.dtype) for new, old in zip(memory, leaves, strict=True)]
+        return State(state.params, jax.tree.unflatten(tree, leaves), jnp.asarray(step, state.step.dtype), state.key)
 
     def targets(self, observations: int) -> np.ndarray:
         return np.unique(np.round(np.geomspace(1, self.steps, observations)).astype(np.int64))

@@ -6,9 +6,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Key, PyTree
 
-from afterfit._base.errors import require
+from afterfit._base.errors import SpecError, require
 from afterfit._base.spec import later
 from afterfit.dynamics._base import Discrete, State
 from afterfit.dynamics._optimiser import Optimiser
@@ -127,6 +128,9 @@ class LossScaledDescent(Discrete):
 
     def log10_time(self, state: State) -> Float[Array, ""]:
         return state.memory / jnp.log(10.0)
+
+    def positions(self, times: np.ndarray) -> np.ndarray:
+        raise SpecError("the clock of LossScaledDescent follows the loss, and is not known before: ask for a number.")
 
     def check(self, problem: Problem, params: PyTree[Array]) -> None:
         require(

@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key, PyTree
 
 from afterfit._base.errors import require
-from afterfit.dynamics._base import Dynamics, State
+from afterfit.dynamics._base import STOPS, Dynamics, State
 from afterfit.dynamics._methods import FlowToFollow, Method
-from afterfit.dynamics._problem import Problem, norm
+from afterfit.dynamics._problem import Problem
+from afterfit.models._inputs import as_inputs
 
 __all__ = ["Continuous", "GradientFlow"]
 
 _EARLIEST = 1e-290  # 10⁻⁸ of which is still a number with all its digits
-_MOVED = 1e-4  # share of their norm by which parameters at rest may still move while time doubles
+_FINEST = 1e-6  # the smallest error of a step that single precision, with its seven digits, can still measure
 
 
 class Continuous(Dynamics):
     """A dynamics in continuous time, followed with an error of `rtol` and `atol` a step until time `until`.
 
-    `until="settled"` ends the run once the parameters have come to rest, which makes its verdict certain: not before
+    `until="settled"` ends the run once the parameters have come to rest: not before
     the penalty had ten times its time scale 1/β to act (without a penalty, before the loss is 10⁻⁶ of the initial one),
-    and when the last doubling of time moved the parameters by less than 10⁻⁴ of their norm. It gives up at `horizon`.
+    and when the last doubling of time moved the parameters by less than 10⁻⁴ of their norm. `until="certain"` ends it
+    there, or earlier, once the data are fitted and the model has generalised and both have lasted while time grew
+    tenfold. It gives up at `horizon`.
     A run that needs more than `max_steps` steps stops there, keeps its curves, and says so. The first observation is
     at `first` (10⁻⁸ of the end when not given).
     """
@@ -42,12 +44,13 @@ class Continuous(Dynamics):
         if self.method != "auto":
             Method.named(self.method)
         if isinstance(self.until, str):
-            require(self.until == "settled", f'until must be a time or "settled", got {self.until!r}.')
+            require(self.until in STOPS, f'until must be a time, "settled" or "certain", got {self.until!r}.')
         elif isinstance(self.until, float):
             require(self.until > 0, f"until must be a positive time, got {self.until}.")
             require(
                 self.horizon is None,
-                f'horizon is for until="settled"; with until={self.until} leave it out, got {self.horizon}.',
+                f'horizon is for until="settled" or "certain"; with a time, {self.until}, leave it out, got '
+                f"{self.horizon}.",
             )
         for name in ("rtol", "atol", "horizon"):
             value = getattr(self, name)
@@ -71,6 +74,18 @@ class Continuous(Dynamics):
         assert end is not None, "resolve() gives a settling run its horizon"
         return end
 
+    def check(self, problem: Problem, params: PyTree[Array]) -> None:
+        require(
+            problem.task.precision == "double" or self.rtol is None or self.rtol >= _FINEST,
+            f"an error of rtol={self.rtol} a step is less than single precision can tell: choose {_FINEST} or more, or "
+            'precision="double" on the task.',
+        )
+        require(
+            not as_inputs(problem.data.inputs).on_disk,
+            f"{type(self).__name__} needs all inputs at once, which are in a memory-mapped file: train by steps of an "
+            "optimiser, or give them in memory, np.array(X).",
+        )
+
     @property
     def company(self) -> tuple[type[Method], ...]:
         """The methods from outside afterfit that may follow it."""
@@ -92,25 +107,13 @@ class Continuous(Dynamics):
     def trouble(self, state: State) -> Array:
         return state.memory.stuck & (state.memory.time < self.end)
 
-    def settled(self, problem: Problem, before: State, now: State, initial_loss: float) -> bool:
-        if self.until != "settled" or float(now.memory.time) < 2 * float(before.memory.time):
-            return False
-        weakest = problem.penalty.weakest
-        acted = (
-            float(now.memory.time) * weakest >= 10
-            if weakest > 0
-            else float(problem.loss(now.params)) <= 1e-6 * initial_loss
-        )
-        return acted and self.at_rest(before, now)
+    @property
+    def stops(self) -> str | None:
+        return self.until if isinstance(self.until, str) else None
 
     @property
     def afterword(self) -> str:
-        return f"not settled by its horizon, t={self.end:.3g}." if self.until == "settled" else ""
-
-    def at_rest(self, before: State, now: State) -> bool:
-        """Whether the parameters have hardly moved between two states."""
-        moved = norm(jax.tree.map(jnp.subtract, now.params, before.params))
-        return float(moved) <= _MOVED * float(norm(now.params))
+        return f"not {self.stops} by its horizon, t={self.end:.3g}." if self.stops else ""
 
     def work(self, state: State) -> dict[str, Array]:
         flow = state.memory
@@ -150,15 +153,17 @@ class GradientFlow(Continuous):
     """
 
     follows_flow = True
+    meaning: ClassVar[int] = 2  # in 1 no tolerance was one of the outputs
 
     def resolve(self, problem: Problem, params: PyTree[Array]) -> tuple[GradientFlow, str]:
         flow = FlowToFollow(problem, params, self.horizon if isinstance(self.until, str) else self.until)
         method, why = choose(flow) if self.method == "auto" else (Method.named(self.method), "asked for")
-        rtol = method.default_rtol if self.rtol is None else self.rtol
+        rtol = method.tolerance(flow, self.atol) if self.rtol is None else self.rtol
         horizon = flow.horizon if flow.until is None else self.horizon
         return self.replace(method=method.name, rtol=rtol, horizon=horizon), f"{method.name}: {why}"
 
     def check(self, problem: Problem, params: PyTree[Array]) -> None:
+        super().check(problem, params)
         if self.method != "auto":
             obstacle = Method.named(self.method).obstacle(problem, params)
             others = [method.name for method in Method.in_turn() if method.obstacle(problem, params) is None]

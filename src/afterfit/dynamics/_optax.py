@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from afterfit._base.definitions import Untold, digest
+from afterfit._base.definitions import Untold, code_of, digest
 from afterfit._base.errors import SpecError, nearest, require
 from afterfit._base.spec import plain_number
 
@@ -100,7 +100,4 @@ def codes_of(value: Any, where: str) -> Iterator[str]:
     """The digest of an object, none of a recipe; `Untold` where there is none to be had."""
     for part in value if type(value) is tuple else (value,):
         if part is not None and not isinstance(part, Recipe):
-            try:
-                yield digest(part)
-            except Untold as error:
-                raise Untold(f"{where}: {error}") from None
+            yield code_of(part, where)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int, Key, PyTree
 
 from afterfit._base.errors import require
@@ -122,6 +123,13 @@ class Optimiser(Discrete):
         if state.memory.clock is None:
             return super().log10_time(state)
         return jnp.log10(state.memory.clock.total * self.lr)
+
+    def positions(self, times: np.ndarray) -> np.ndarray:
+        if self.schedule is None:
+            return super().positions(times)
+        # From a step on, the sum of the factors of all steps before it and its own.
+        reached = np.cumsum(jax.vmap(self._factor)(jnp.arange(self.steps))) * self.lr
+        return 1 + np.searchsorted(reached, times * (1 - 1e-9))
 
     def check(self, problem: Problem, params: PyTree[Array]) -> None:
         require(

@@ -20,20 +20,25 @@ __all__ = ["Problem", "pose"]
 
 
 class Problem(eqx.Module):
-    """f = g + β·h: the loss g of a model on data, and a penalty h with strength β."""
+    """f = g + β·h: the loss g of a model on data, and a penalty h with strength β.
+
+    `watched` are the quantities that a run was asked to observe beside its own, by name: each with what it keeps of the
+    start.
+    """
 
     task: Task
     model: Model
     penalty: Penalty
     data: Data
+    watched: dict[str, tuple[Any, PyTree[Array]]] = eqx.field(default_factory=dict)
 
     def loss(self, params: PyTree[Array]) -> Float[Array, ""]:
         """g(params), the training loss."""
-        return self.task.loss(self.model(params, self.data.inputs), self.data.targets, self.data.n)
+        return self.task.loss(self.model.outputs(params, self.data.inputs), self.data.targets, self.data.n)
 
     def log_loss(self, params: PyTree[Array]) -> Float[Array, ""]:
         """log g(params), without underflow."""
-        return self.task.loss.log_value(self.model(params, self.data.inputs), self.data.targets, self.data.n)
+        return self.task.loss.log_value(self.model.outputs(params, self.data.inputs), self.data.targets, self.data.n)
 
     def objective(self, params: PyTree[Array]) -> Float[Array, ""]:
         """g(params) + β·h(params)."""
@@ -64,6 +69,7 @@ class Problem(eqx.Module):
             "loss_gradient": norm(jax.grad(self.loss)(params)),
             "penalty_gradient": norm(self.penalty.weighted_subgradient(params)),
             **self.model.observe(params),
+            **{name: quantity.value(self, params, memory) for name, (quantity, memory) in self.watched.items()},
         }
         return {name: jnp.asarray(value, dtype) for name, value in observed.items()}
 

@@ -51,11 +51,16 @@ class RiemannianFlow(Continuous):
             problem.penalty.smooth and not isinstance(problem.penalty, NoPenalty),
             f"RiemannianFlow lowers a smooth penalty, such as L2, not {type(problem.penalty).__name__}.",
         )
+        require(
+            problem.task.precision == "double",
+            f"RiemannianFlow keeps to parameters that fit the data to {_FITTED}, which single precision cannot tell: "
+            'say precision="double" on the task.',
+        )
         self._fast.check(_unregularised(problem), params)
 
     def resolve(self, problem: Problem, params: PyTree[Array]) -> tuple[RiemannianFlow, str]:
         rtol = 1e-7 if self.rtol is None else self.rtol
-        horizon = 1e3 if self.until == "settled" and self.horizon is None else self.horizon
+        horizon = 1e3 if self.stops and self.horizon is None else self.horizon
         resolved = self.replace(rtol=rtol, horizon=horizon)
         fast, why = resolved._fast.resolve(_unregularised(problem), params)
         slow = f"along the parameters that fit {problem.data.n} examples, Tsitouras 5(4) with pull-back"
@@ -149,9 +154,8 @@ class RiemannianFlow(Continuous):
             )
         return super().complaint(state)
 
-    def settled(self, problem: Problem, before: State, now: State, initial_loss: float) -> bool:
-        late = float(now.memory.time) >= 10 and float(now.memory.time) >= 2 * float(before.memory.time)
-        return self.until == "settled" and late and self.at_rest(before, now)
+    def settled(self, problem: Problem, before: State, now: State, time: float, left: float) -> bool:
+        return time >= 10 and self.at_rest(before, now)
 
     def work(self, state: State) -> dict[str, Array]:
         fast, slow = state.memory.fast, state.memory.slow

@@ -35,7 +35,7 @@ _TOGETHER = 2**26  # numbers of a Jacobian that are held at once: half a gigabyt
 
 def outputs(problem: Problem, params: PyTree[Array]) -> Float[Array, "n ..."]:
     """What the model says of every training example; of a matrix, its observed entries as a vector."""
-    return _observed(problem, problem.model(params, problem.data.inputs))
+    return _observed(problem, problem.model.outputs(params, problem.data.inputs))
 
 
 def of_weights(problem: Problem, weights: Array) -> Float[Array, " n"]:

@@ -11,7 +11,7 @@ from jaxtyping import Array, PyTree
 
 from afterfit._base.errors import SpecError, require
 from afterfit._base.spec import Spec
-from afterfit.models._inputs import Signature, as_inputs
+from afterfit.models._inputs import Inputs, Signature, as_inputs
 
 if TYPE_CHECKING:
     from afterfit.inits import Init
@@ -89,10 +89,18 @@ class Model(Spec):
     def __call__(self, params: PyTree[Array], inputs: Any) -> Array:
         """Outputs, one row per input."""
 
+    def outputs(self, params: PyTree[Array], inputs: Any) -> Array:
+        """Outputs on inputs of any kind: of those on disk, some at a time."""
+        return inputs.evaluated(lambda some: self(params, some)) if isinstance(inputs, Inputs) else self(params, inputs)
+
     @property
     def degree(self) -> int | None:
         """The degree of homogeneity in the parameters, None if there is none."""
         return None
+
+    def check_inputs(self, inputs: Any) -> None:
+        """Refuse inputs that it cannot take although their shape fits, such as tokens that it has no row for."""
+        return
 
     def observe(self, params: PyTree[Array]) -> dict[str, Array]:
         """What else to record along a run, such as singular values."""

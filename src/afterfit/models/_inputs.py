@@ -21,17 +21,21 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PyTree
 
+from afterfit._base.definitions import parts
 from afterfit._base.errors import SpecError, require
 
 __all__ = [
     "Entries",
+    "File",
     "Inputs",
     "Layer",
+    "OnDisk",
     "OneHot",
     "Rows",
     "Signature",
     "as_classes",
     "as_inputs",
+    "as_mapped",
     "as_numbers",
     "preactivations",
 ]
@@ -57,6 +61,7 @@ class Signature:
 class Inputs(eqx.Module):
     """The inputs of n examples. `n` is asked for where an array cannot tell it while JAX traces."""
 
+    on_disk: ClassVar[bool] = False  # whether they are in a file and never had all at once
     selects: ClassVar[bool] = False  # whether outputs are the weights themselves where observed, and 0 elsewhere
 
     @abc.abstractmethod
@@ -83,6 +88,10 @@ class Inputs(eqx.Module):
         """last(hidden(first(x))) for every input x: a network with such a first and last layer."""
         raise SpecError(f"a network takes vectors, not {type(self).__name__}: choose a model of a matrix.")
 
+    def dense(self) -> Float[Array, "n ..."]:
+        """The inputs as one array of numbers, one row an example, for what takes no other."""
+        raise SpecError(f"a network takes vectors, not {type(self).__name__}: choose a model of a matrix.")
+
     def symbols(self) -> Int[Array, "n k"]:
         """The tokens that the inputs are made of."""
         raise SpecError(f"{type(self).__name__} are not made of tokens: choose a task such as ModularArithmetic.")
@@ -94,6 +103,14 @@ class Inputs(eqx.Module):
     def observed(self, values: Array, n: int) -> Array:
         """Outputs, or targets, with one row an example."""
         return values
+
+    def evaluated(self, f: Callable[[Any], Array]) -> Array:
+        """f of these inputs, which may be had in parts: f acts on each example by itself where they are on disk."""
+        return f(self)
+
+    def first(self, n: int) -> Any:
+        """The first example, as inputs of one."""
+        return jax.tree.map(lambda leaf: leaf[0], self.apart(n))
 
     @abc.abstractmethod
     def apart(self, n: int) -> Any:
@@ -135,6 +152,9 @@ class Rows(Inputs):
 
     def through(self, first: Layer, hidden: Callable[[Array], Array], last: Layer) -> Array:
         return preactivations(hidden(preactivations(self.rows, first)), last)
+
+    def dense(self) -> Float[Array, "n ..."]:
+        return self.rows
 
     def symbols(self) -> Int[Array, "n k"]:
         return self.rows
@@ -270,12 +290,82 @@ class OneHot(Inputs):
         return self.tokens
 
     def dense(self) -> Float[Array, "n k*size"]:
-        """The one-hot vectors written out."""
-        return jax.nn.one_hot(self.tokens, self.size).reshape(self.tokens.shape[0], -1)
+        """The one-hot vectors written out, in the precision of what they meet (as Python's own 1.0 and 0.0 are)."""
+        marked = jnp.where(self.tokens[..., None] == jnp.arange(self.size), 1.0, 0.0)
+        return marked.reshape(self.tokens.shape[0], -1)
 
     def rows(self) -> list[Int[Array, " n"]]:
         """Which rows of a (k·size)-row table the examples add up."""
         return [self.tokens[:, k] + k * self.size for k in range(self.tokens.shape[1])]
+
+
+class File:
+    """An array in a file, mapped into memory. JAX knows it by its identity, and never has all of it."""
+
+    def __init__(self, rows: np.memmap, dtype: Any):
+        self.rows, self.dtype = rows, np.dtype(dtype)
+        # What is short is sent as it is; double precision in halves, since a callback runs where JAX knows no double.
+        self.sent = rows.dtype.newbyteorder("=") if rows.dtype.itemsize <= 4 else self.dtype
+        self.halved = self.sent.itemsize > 4
+
+    def read(self, examples: Any) -> np.ndarray:
+        """Some examples, as they are sent."""
+        rows = np.ascontiguousarray(self.rows[np.asarray(examples)], self.sent)
+        return rows[..., None].view(np.uint32) if self.halved else rows
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, File) and self.rows is other.rows and self.dtype == other.dtype
+
+    def __hash__(self) -> int:
+        return hash((id(self.rows), self.dtype))
+
+
+class OnDisk(Inputs):
+    """Rows of a memory-mapped file, one an example, of which a program reads those that it needs.
+
+    The compiled loop calls back for the rows of a mini-batch, in the order of the epoch as for any other data. All of
+    them are evaluated some thousand at a time, gradients included, so that no more than these are ever held.
+    """
+
+    on_disk = True
+
+    file: File = eqx.field(static=True)
+
+    def _read(self, examples: Int[Array, " b"]) -> Array:
+        file, shape = self.file, (*examples.shape, *self.file.rows.shape[1:])
+        wanted = jax.ShapeDtypeStruct((*shape, 2), np.uint32) if file.halved else jax.ShapeDtypeStruct(shape, file.sent)
+        sent = jax.pure_callback(file.read, wanted, examples, vmap_method="expand_dims")
+        return jax.lax.bitcast_convert_type(sent, file.dtype) if file.halved else sent.astype(file.dtype)
+
+    def take(self, examples: Int[Array, " b"], targets: Array, n: int) -> tuple[Array, Array]:
+        return self._read(examples), targets[examples]
+
+    def evaluated(self, f: Callable[[Any], Array]) -> Array:
+        n, *shape = self.file.rows.shape
+        count = -(-n * int(np.prod(shape)) // _AT_ONCE)
+        m = -(-n // count)
+        # Read again for the gradient rather than kept: the last rows stand in for those that are missing at the end.
+        part = jax.checkpoint(lambda start: f(self._read(jnp.minimum(start + jnp.arange(m), n - 1))), prevent_cse=False)
+        outputs = jax.lax.map(part, m * jnp.arange(count))
+        return outputs.reshape(count * m, *outputs.shape[2:])[:n]
+
+    def first(self, n: int) -> Array:
+        return self._read(jnp.zeros(1, int))
+
+    def checked(self, signature: Signature, n: int, name: str, count: str) -> OnDisk:
+        _check_shape(self.file.rows.shape, signature, n, name, count)
+        return self
+
+    def _refuse(self, *_: Any, **__: Any) -> Any:
+        raise SpecError(
+            "this needs all inputs at once, which are in a memory-mapped file: train by steps of an optimiser, or give "
+            "them in memory, np.array(X), or a part of them, np.array(X[:1000])."
+        )
+
+    measure = each = design = apart = through = dense = symbols = _refuse
+
+
+_AT_ONCE = 1_000_000  # numbers of a file that are evaluated together: 4 MB in single precision
 
 
 def as_inputs(inputs: Any) -> Inputs:
@@ -314,6 +404,15 @@ def as_numbers(value: Any, name: str) -> np.ndarray:
     array = np.asarray(array, np.float64 if wide else np.float32)
     require(bool(np.all(np.isfinite(array))), f"{name} has entries that are not finite numbers.")
     return array
+
+
+def as_mapped(rows: np.memmap, name: str) -> np.memmap:
+    """An array in a file that is mapped for reading, if all of it are finite real numbers; it is read once."""
+    real = any(np.issubdtype(rows.dtype, kind) for kind in (np.bool_, np.integer, np.floating))
+    require(real, f"{name} must be real numbers, got {_in_words(rows)}.")
+    finite = all(bool(np.isfinite(part).all()) for part in parts(rows))
+    require(finite, f"{name} has entries that are not finite numbers.")
+    return rows
 
 
 def as_classes(numbers: np.ndarray, name: str, classes: int | None = None) -> np.ndarray:

@@ -30,7 +30,7 @@ class Activation(NamedTuple):
     degree: int | None
 
 
-_ACTIVATIONS = {
+ACTIVATIONS = {
     "relu": Activation(jax.nn.relu, smooth=False, degree=1),
     "tanh": Activation(jnp.tanh, smooth=True, degree=None),
     "gelu": Activation(functools.partial(jax.nn.gelu, approximate=False), smooth=True, degree=None),  # as PyTorch's
@@ -64,8 +64,8 @@ class MLP(Model):
             f"hidden must be one or more positive widths, such as (100,), got {self.hidden!r}.",
         )
         require(self.biases in _BIASES, f"unknown biases {self.biases!r}: {nearest(self.biases, _BIASES)}")
-        known = self.activation in _ACTIVATIONS
-        require(known, f"unknown activation {self.activation!r}: {nearest(self.activation, _ACTIVATIONS)}")
+        known = self.activation in ACTIVATIONS
+        require(known, f"unknown activation {self.activation!r}: {nearest(self.activation, ACTIVATIONS)}")
 
     def parameters(self, signature: Signature) -> dict[str, list[dict[str, Parameter]]]:
         require(
@@ -89,7 +89,7 @@ class MLP(Model):
 
     def __call__(self, params: dict[str, list[dict[str, Array]]], inputs: Any) -> Array:
         first, *inner, last = params["layers"]
-        activate = _ACTIVATIONS[self.activation].function
+        activate = ACTIVATIONS[self.activation].function
 
         def hidden(h: Float[Array, "n h"]) -> Float[Array, "n h"]:
             for layer in inner:
@@ -104,11 +104,11 @@ class MLP(Model):
 
     @property
     def smooth(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return _ACTIVATIONS[self.activation].smooth
+        return ACTIVATIONS[self.activation].smooth
 
     @property
     def degree(self) -> int | None:
-        each = _ACTIVATIONS[self.activation].degree
+        each = ACTIVATIONS[self.activation].degree
         # A bias adds a term of its own layer's degree; it matches the other terms only in the first layer.
         first_only = self.biases == "hidden" and len(self.hidden) == 1
         if each is None or not (self.biases == "none" or first_only):

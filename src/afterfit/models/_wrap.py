@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
-from afterfit._base.definitions import Untold, digest, digest_of_arrays, held
+from afterfit._base.definitions import code_of, digest_of_arrays, held, said_of_function
 from afterfit._base.errors import SpecError, require
 from afterfit._base.jacobians import linearise
 from afterfit.models._base import LinearModel, Model, Parameter
@@ -56,6 +56,9 @@ class Difference(Model):
     def operations(self) -> int:
         return 2 * self.model.operations
 
+    def check_inputs(self, inputs: Any) -> None:
+        self.model.check_inputs(inputs)
+
     def initialise(self, init: Any, signature: Signature, rng: np.random.Generator) -> PyTree[np.ndarray]:
         start = self.model.initialise(init, signature, rng)
         return {"plus": start, "minus": jax.tree.map(np.copy, start)}
@@ -78,6 +81,9 @@ class Tangent(Model):
 
     def parameters(self, signature: Signature) -> PyTree[Parameter]:
         return self.model.parameters(signature)
+
+    def check_inputs(self, inputs: Any) -> None:
+        self.model.check_inputs(inputs)
 
     def initialise(self, init: Any, signature: Signature, rng: np.random.Generator) -> PyTree[np.ndarray]:
         return self.model.initialise(init, signature, rng)
@@ -180,25 +186,16 @@ class Function(Model):
 
     def to_dict(self) -> dict[str, Any]:
         """The function's name and a digest of its code, shapes and a digest of the initial parameters."""
-        named = self.function if hasattr(self.function, "__qualname__") else type(self.function)
-        try:
-            code = digest(self.function)
-        except Untold:
-            code = None
         return {
             **self._said_of_it(),
-            "function": f"{named.__module__}.{named.__qualname__}",
-            "function_code": code,
+            **said_of_function(self.function),
             **said_of_params(self.initial),
             **self._settings(but=("function", "initial")),
         }
 
     def codes(self) -> Iterator[str]:
         yield from super().codes()
-        try:
-            yield digest(self.function)
-        except Untold as error:
-            raise Untold(f"the function of models.Function: {error}") from None
+        yield code_of(self.function, "the function of models.Function")
 
 
 def held_params(params: PyTree) -> PyTree[np.ndarray]:

@@ -108,7 +108,7 @@ class Task(Spec):
 
     def test_metrics(self, model: Model, params: PyTree[Array], data: Data) -> dict[str, Array]:
         """The metric and the loss on the test data; tasks with a closed form give that instead."""
-        return self._measured("test", model(params, data.test_inputs), data.test_targets, data.n_test)
+        return self._measured("test", model.outputs(params, data.test_inputs), data.test_targets, data.n_test)
 
     def population_risk(self, weights: Array, data: Data) -> Array | None:
         """The population risk of a linear predictor, in closed form; None where there is none."""
@@ -116,7 +116,7 @@ class Task(Spec):
 
     def metrics(self, model: Model, params: PyTree[Array], data: Data) -> dict[str, Array]:
         """Everything recorded about fit and generalisation at one time."""
-        outputs = model(params, data.inputs)
+        outputs = model.outputs(params, data.inputs)
         train = self._measured("train", outputs, data.targets, data.n)
         curves = {"train_loss": train["train_loss"], **train, **self.test_metrics(model, params, data)}
         if self.loss.metric == "accuracy":  # such a loss can fall below the smallest float and still matter

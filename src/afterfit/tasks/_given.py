@@ -11,12 +11,12 @@ from typing import Any, ClassVar
 import equinox as eqx
 import numpy as np
 
-from afterfit._base.definitions import digest_of_arrays, held
+from afterfit._base.definitions import digest_of_arrays, held, is_mapped
 from afterfit._base.errors import SpecError, require
 from afterfit._base.spec import later
 from afterfit._diagnose.thresholds import Criteria
 from afterfit.losses import CrossEntropy, Exponential, Logistic, Loss, Squared
-from afterfit.models._inputs import Signature, as_classes, as_numbers
+from afterfit.models._inputs import File, OnDisk, Signature, as_classes, as_mapped, as_numbers
 from afterfit.tasks._base import CLASS_LOSSES, Data, Task, check_choice, check_positive, one_hot
 
 __all__ = ["Arrays", "Images"]
@@ -35,6 +35,12 @@ class Arrays(Task):
 
     Arrays are whatever NumPy can read (lists, arrays of NumPy, JAX, pandas and xarray, tensors of PyTorch), of finite
     real numbers. Whole numbers become floating; a function that looks symbols up begins with `x.astype(int)`.
+
+    Inputs that do not fit into memory are given as a file that is mapped for reading,
+    `np.load("X.npy", mmap_mode="r")`. They are not copied: mini-batches are read from the file in the order of the
+    epoch, and what is observed of all of them is computed some thousand at a time. They may be in any precision, or
+    bytes. An optimiser can train on them; flows and theory, which need all at once, refuse. Making the task reads the
+    file once, and so does naming its runs.
 
     `loss_name` is `"squared"` (targets are numbers), `"logistic"` or `"exponential"` (targets ±1), or
     `"cross_entropy"` (targets are class numbers from 0); `reduction` its factor. `fit` and `generalise` are the
@@ -66,7 +72,10 @@ class Arrays(Task):
 
     def __post_init__(self):
         for name in _ARRAYS:  # copies of one's own: what the user does to his arrays later changes nothing here
-            object.__setattr__(self, name, held(as_numbers(getattr(self, name), name)))
+            value = getattr(self, name)
+            inputs_on_disk = is_mapped(value) and name in ("X", "X_test")
+            kept = as_mapped(value, name) if inputs_on_disk else held(np.array(as_numbers(value, name)))
+            object.__setattr__(self, name, kept)
         super().__post_init__()
 
     def __check_init__(self):
@@ -127,9 +136,10 @@ class Arrays(Task):
 
     @property
     def numbers(self) -> int:
-        # Those that are there already, and the outputs that are compared with them.
+        # Those that are there already, unless they stay on disk, and the outputs that are compared with them.
         outputs = math.prod(self.signature.outputs)
-        return sum(getattr(self, name).size for name in _ARRAYS) + (len(self.X) + len(self.X_test)) * outputs
+        arrays = [array for array in (getattr(self, name) for name in _ARRAYS) if not is_mapped(array)]
+        return sum(array.size for array in arrays) + (len(self.X) + len(self.X_test)) * outputs
 
     @property
     def loss(self) -> Loss:
@@ -150,7 +160,9 @@ class Arrays(Task):
             y, y_test = y.astype(int), y_test.astype(int)
             if self.loss_name == "squared":
                 y, y_test = (one_hot(classes, *self.signature.outputs) for classes in (y, y_test))
-        return Data(self.X, y, self.X_test, y_test, n=len(self.X), n_test=len(self.X_test))
+        real = np.float64 if self.precision == "double" else np.float32
+        X, X_test = (OnDisk(File(rows, real)) if is_mapped(rows) else rows for rows in (self.X, self.X_test))
+        return Data(X, y, X_test, y_test, n=len(self.X), n_test=len(self.X_test))
 
     def to_dict(self) -> dict[str, Any]:
         """Shapes and a digest stand for the arrays, which a specification does not hold."""

@@ -11,7 +11,7 @@ from afterfit._base.errors import Unanswered, nearest
 from afterfit._base.rules import Rule
 from afterfit.theory._instance import Instance
 
-__all__ = ["Answers", "answer"]
+__all__ = ["Answers", "answer", "with_how"]
 
 
 def answer(rule: type[Rule], instance: Instance, apply: Callable[[], Any]) -> Any:
@@ -24,6 +24,11 @@ def answer(rule: type[Rule], instance: Instance, apply: Callable[[], Any]) -> An
         return apply()
     except Unanswered as error:
         return str(error)
+
+
+def with_how(source: str, how: str) -> str:
+    """Where something is from, and how it was found if that is worth saying."""
+    return f"{source}; {how}" if how else source
 
 
 class Answers(tuple):

@@ -16,15 +16,13 @@ from afterfit._base.errors import Unanswered
 from afterfit._base.rules import Rule
 from afterfit._base.turns import computing
 from afterfit._training.run import Run
-from afterfit.dynamics import _tangent as tangent
-from afterfit.theory._answers import Answers
+from afterfit.theory._answers import Answers, with_how
 from afterfit.theory._instance import Instance, instance_of
-from afterfit.theory._kernel import kernel_predictor
+from afterfit.theory._kernel import kernel_predictor, way_to_targets
 from afterfit.theory._programs import min_l2
 from afterfit.theory.obstacles import (
     not_decayed,
     not_direct,
-    not_factorised,
     not_homogeneous,
     not_its_metric,
     not_label_noise,
@@ -63,7 +61,7 @@ class Clock(Rule):
 
     `promise` is how much the theorem says: `"about"` this time, within `window`; times of this `"order"`, up to a
     factor that it does not give (or gives in a limit only, in which `window` holds); or `"at most"` this time: a ratio
-    below 1 agrees.
+    below 1 agrees. `how` says what was not computed exactly, or not on all examples.
 
     One of your own says when it applies (`obstacle`) and which time it tells (`tell`, which may set `window`):
 
@@ -89,6 +87,7 @@ class Clock(Rule):
     prediction: float
     measured: float | None
     window: tuple[float, float] | None = None
+    how: str = ""
 
     def __init__(self, instance: Instance, run: Run):
         self.prediction = float(self.tell(instance, run))
@@ -116,7 +115,7 @@ class Clock(Rule):
     def __str__(self) -> str:
         seen = "not seen" if self.ratio is None else f"measured {self.measured:.3g}, {self.ratio:.2g} of it"
         told = f"{self.name} = {self.prediction:.3g} {_SIGNS[self.promise]} time of {self.event}"
-        return f"{told}: {seen} ({self.source})"
+        return f"{told}: {seen} ({with_how(self.source, self.how)})"
 
     def __repr__(self) -> str:
         measured = "None" if self.measured is None else f"{self.measured:.4g}"
@@ -138,7 +137,7 @@ class Clocks(Answers):
                 f"{told.prediction:.3g}",
                 "not seen" if told.measured is None else f"{told.measured:.3g}",
                 "" if told.ratio is None else f"{told.ratio:.2g}",
-                told.source,
+                with_how(told.source, told.how),
             )
             for told in self
         ]
@@ -211,7 +210,8 @@ class KernelPhase(Clock):
         return not_decayed(instance) or not_homogeneous(instance)
 
     def tell(self, instance: Instance, run: Run) -> float:
-        decay, alpha, way = instance.decay, instance.initial_norm, _kernel_way(instance)
+        decay, alpha = instance.decay, instance.initial_norm
+        way, self.how = _kernel_way(instance)
         if way >= alpha:
             raise Unanswered(
                 f"the kernel regime would end ‖h‖ = {way:.3g} from a start of norm α = {alpha:.3g}: that start is too "
@@ -224,17 +224,14 @@ class KernelPhase(Clock):
         return middle
 
 
-def _kernel_way(instance: Instance) -> float:
-    """‖h‖, how far from the start the kernel regime ends."""
+def _kernel_way(instance: Instance) -> tuple[float, str]:
+    """‖h‖, how far from the start the kernel regime ends, and how that was found."""
     if not instance.regression:
         if instance.decay >= 1:
             raise Unanswered(f"it is for weak decay, λ < 1, not {instance.decay:g}")
-        return kernel_predictor(instance).norm * float(np.log(1 / instance.decay))
-    too_large = not_factorised(instance.targets.size)
-    if too_large is not None:
-        raise Unanswered(too_large)
-    y = instance.targets.ravel()
-    return float(np.sqrt(y @ np.linalg.lstsq(instance.kernel, y, rcond=1e-13)[0]))
+        found = kernel_predictor(instance)
+        return found.norm * float(np.log(1 / instance.decay)), found.how
+    return way_to_targets(instance)
 
 
 class FitTime(Clock):
@@ -245,21 +242,22 @@ class FitTime(Clock):
 
     @classmethod
     def obstacle(cls, instance: Instance) -> str | None:
-        return not_squared(instance) or not_its_metric(instance) or not_factorised(instance.targets.size)
+        return not_squared(instance) or not_its_metric(instance)
 
     def tell(self, instance: Instance, run: Run) -> float:
-        values = instance.kernel_values
+        least, largest = instance.independence, instance.curvature
         # |∇g|² ≥ χ·g with g = (c/2)‖f − y‖² and ∇g = cJᵀ(f − y): χ = 2c·λ_min(JJᵀ), exact for linear models.
-        chi = 2 * instance.half_factor * float(values[0])
+        chi = 2 * instance.half_factor * least
         if instance.model.linear:
             self.promise = "at most"
-        outputs = tangent.outputs(instance.problem, instance.initial)
-        start = float(instance.task.score(outputs, jnp.asarray(instance.targets)))
+        start = float(instance.task.score(jnp.asarray(instance.initial_outputs), jnp.asarray(instance.targets)))
         goal = run.criteria.train.value
         if start <= goal:
             raise Unanswered(f"the start has a train error of {start:.3g} already, and {goal:g} counts as fitted")
-        if chi <= 1e-12 * values[-1]:
-            raise Unanswered(f"the least eigenvalue of the tangent kernel at the start is 0 ({values[0]:.2g})")
+        if chi <= 1e-12 * largest:
+            raise Unanswered(f"the least eigenvalue of the tangent kernel at the start is 0 ({least:.2g})")
+        if instance.many:
+            self.how = "its least eigenvalue is known from above"
         return 2 * np.log(start / goal) / chi  # the loss is the square of the error
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 import math
 import textwrap
+from collections.abc import Callable
 
 from afterfit._base import html
-from afterfit._base.allowance import LEAST, within
+from afterfit._base.allowance import LEAST, seconds_left, within
+from afterfit._base.progress import progress_bar
 from afterfit._base.turns import computing
 from afterfit._training.run import Run
 from afterfit.theory._answers import Answers
@@ -15,7 +17,9 @@ from afterfit.theory._clocks import Clocks
 from afterfit.theory._limits import Limits
 from afterfit.theory._theorems import Case, Theorem
 
-__all__ = ["Explanation", "Readings", "explain"]
+__all__ = ["Explanation", "Readings", "explain", "explained"]
+
+_SHARE = 0.6  # of the time that is left, for the clocks and then for the limits
 
 
 class Readings(Answers):
@@ -61,19 +65,29 @@ class Explanation:
         return f"<p>{html.escape(self.verdict)}</p>" + "".join(part._repr_html_() for part in parts)
 
 
-def explain(run: Run, *, thorough: bool = False) -> Explanation:
+def explain(run: Run, *, thorough: bool = False, progress: bool | None = None) -> Explanation:
     """Which theorem speaks to a run, whether its assumptions hold here, what it predicts, and what happened.
 
     It takes no longer than the run did, or 5 s if that is more: what would is left out, and says so. `thorough` leaves
-    nothing out.
+    nothing out. `progress` shows a bar (None: on a terminal).
 
     ```python
     print(af.theory.explain(run))
     ```
     """
-    with within(math.inf if thorough else max(LEAST, run.seconds)):
+    with progress_bar("theory", progress) as show:
+        return explained(run, thorough, show)
+
+
+def explained(run: Run, thorough: bool, show: Callable[[float], None] | None = None) -> Explanation:
+    """The same, for somebody who shows how far it is."""
+    with within(math.inf if thorough else max(LEAST, run.seconds), show):
         case = Case(run)
-        limits, clocks = case.limits, case.clocks  # first: the constants of theorems can take long
+        # What is quick first: most clocks are formulas, and the constants of theorems can take long. None takes all.
+        with within(_SHARE * seconds_left()):
+            clocks = case.clocks
+        with within(_SHARE * seconds_left()):
+            limits = case.limits
         with computing():
             readings = Readings.of(Theorem.known(), case.instance, lambda theorem: theorem(case))
     return Explanation(str(run.verdict), readings, limits, clocks)

@@ -23,6 +23,7 @@ from afterfit.dynamics._problem import Problem, norm
 from afterfit.models import Linear, Model
 from afterfit.models._inputs import as_inputs
 from afterfit.tasks import Data, Task
+from afterfit.theory._features import MOST, Features
 from afterfit.theory._programs import min_l1, min_nuclear
 
 __all__ = ["Instance", "instance_of", "posed"]
@@ -103,12 +104,37 @@ class Instance:
     @functools.cached_property
     def kernel(self) -> np.ndarray:
         """K = JJᵀ, the tangent kernel at the start, with the outputs of all examples in a row."""
-        return np.asarray(tangent.kernel(self.problem, self.initial))
+        return np.asarray(_kernel(self.problem, self.initial))
+
+    @functools.cached_property
+    def initial_outputs(self) -> np.ndarray:
+        """What the model says of every training example at the start."""
+        return np.asarray(_outputs(self.problem, self.initial))
 
     @functools.cached_property
     def kernel_values(self) -> np.ndarray:
         """Eigenvalues of the tangent kernel at the start, the least first."""
         return np.linalg.eigvalsh(self.kernel)
+
+    @functools.cached_property
+    def features(self) -> Features:
+        """The tangent features at the start, for sizes whose kernel is not formed."""
+        return Features(self.problem, self.initial)
+
+    @property
+    def many(self) -> bool:
+        """Whether there are too many outputs for their kernel to be factorised in seconds."""
+        return self.targets.size > MOST
+
+    @functools.cached_property
+    def curvature(self) -> float:
+        """The largest eigenvalue of the tangent kernel at the start."""
+        return self.features.largest if self.many else float(self.kernel_values[-1])
+
+    @functools.cached_property
+    def independence(self) -> float:
+        """The least eigenvalue of the tangent kernel at the start; of `many` outputs, from above."""
+        return self.features.least if self.many else float(self.kernel_values[0])
 
     @property
     def depth(self) -> int:
@@ -152,6 +178,16 @@ class Instance:
 
 
 @compiled
+def _kernel(problem: Problem, params: PyTree[Array]) -> Array:
+    return tangent.kernel(problem, params)
+
+
+@compiled
+def _outputs(problem: Problem, params: PyTree[Array]) -> Array:
+    return tangent.outputs(problem, params)
+
+
+@compiled
 def _metrics(task: Task, model: Model, params: PyTree[Array], data: Data) -> dict[str, Array]:
     return task.metrics(model, params, data)
 
@@ -165,6 +201,11 @@ def posed(experiment: Experiment | Mapping[str, Any]) -> Instance:
     )
     if not isinstance(experiment, Experiment):
         experiment = Experiment.from_dict(experiment)
+    require(
+        experiment.init.past is None,
+        "theory speaks of a run from its start under one penalty, and this one goes on from another: ask it of that "
+        "one, or train from its parameters, with init=af.inits.From(run.params).",
+    )
     loss = experiment.task.loss
     require(
         loss.form is not None,
@@ -172,6 +213,11 @@ def posed(experiment: Experiment | Mapping[str, Any]) -> Instance:
     )
     with computing():
         problem, params = prepare(experiment)
+        require(
+            not as_inputs(problem.data.inputs).on_disk,
+            "theory looks at all inputs at once, which are in a memory-mapped file: ask it of the same experiment with "
+            "them in memory, np.array(X), or with a part of them, np.array(X[:1000]).",
+        )
         params = jax.tree.map(lambda leaf: leaf.astype(jnp.float64), params)
     return Instance(experiment, problem, params)
 

@@ -38,6 +38,7 @@ __all__ = [
     "fit_steps",
     "hessian_rank",
     "homogeneity",
+    "misfit",
     "slow_steps",
     "step_sizes",
 ]
@@ -150,9 +151,16 @@ def hessian_rank(problem: Problem, params: PyTree[Array], zero: float = _ZERO) -
     return Manifold(
         eigenvalues=tuple(float(value) for value in np.maximum(with_noise, 0.0)),
         parameters=sum(leaf.size for leaf in jax.tree.leaves(params)),
-        misfit=float(np.linalg.norm(here.misfit)) / (float(jnp.linalg.norm(tangent.targets(problem))) or 1.0),
+        misfit=misfit(problem, params),
         zero=zero,
     )
+
+
+def misfit(problem: Problem, params: PyTree[Array]) -> float:
+    """‖f − y‖/‖y‖."""
+    wanted = tangent.targets(problem)
+    missing = jnp.linalg.norm(jnp.ravel(tangent.outputs(problem, params) - wanted))
+    return float(missing) / (float(jnp.linalg.norm(jnp.ravel(wanted))) or 1.0)
 
 
 class _SecondOrder(NamedTuple):

@@ -17,7 +17,7 @@ from afterfit._base.rules import Rule
 from afterfit._base.turns import computing
 from afterfit._training.run import Run
 from afterfit.models import LeastNorm, Linear, LinearModel
-from afterfit.theory._answers import Answers
+from afterfit.theory._answers import Answers, with_how
 from afterfit.theory._instance import Instance, instance_of
 from afterfit.theory._kernel import KernelPredictor, has_last_layer, kernel_predictor, last_layer_predictor
 from afterfit.theory._potentials import Q, QDepth
@@ -74,13 +74,15 @@ class Limit(Rule):
     `regime` is `"kernel"` (early, or from a large start), `"rich"` (late, or from a small one), `"between"` or
     `"penalised"` (the end at the penalty's finite strength). `train` and `test` are its metrics, in the task's units.
     `distance` is that of the run's end from it: ‖w − w_limit‖/‖w_limit‖ of the predictors (their test outputs for a
-    model that is not linear in its input); for classifiers, of their directions.
+    model that is not linear in its input); for classifiers, of their directions. `how` says what was not computed
+    exactly, or not on all examples.
 
     One of your own says when it applies (`obstacle`) and finds the predictor (`find`).
     """
 
     source: str
     regime: ClassVar[str]
+    how: str = ""
 
     train: float
     test: float
@@ -90,7 +92,7 @@ class Limit(Rule):
     def __init__(self, instance: Instance):
         found = self.find(instance)
         if isinstance(found, KernelPredictor):
-            model, params = found.model, found.params
+            model, params, self.how = found.model, found.params, found.how
         else:
             model, params = Linear(), {"weights": jax.numpy.asarray(found)}
         self.train, self.test = instance.score(model, params)
@@ -107,7 +109,9 @@ class Limit(Rule):
         """The weights of a linear predictor, or one on tangent features; `Unanswered` if it turns out not to exist."""
 
     def __str__(self) -> str:
-        return f"{self.name:24} {self.regime:10} {self.test:10.4g} {self.distance:9.2g}  {self.source}"
+        return (
+            f"{self.name:24} {self.regime:10} {self.test:10.4g} {self.distance:9.2g}  {with_how(self.source, self.how)}"
+        )
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(test={self.test:.4g}, distance={self.distance:.2g})"
@@ -133,7 +137,14 @@ class Limits(Answers):
 
     def _repr_html_(self) -> str:
         rows = [
-            (limit.name, limit.regime, f"{limit.train:.4g}", f"{limit.test:.4g}", f"{limit.distance:.2g}", limit.source)
+            (
+                limit.name,
+                limit.regime,
+                f"{limit.train:.4g}",
+                f"{limit.test:.4g}",
+                f"{limit.distance:.2g}",
+                with_how(limit.source, limit.how),
+            )
             for limit in self
         ]
         head = ("limit", "regime", "train", "test", "distance of the end", "source")

@@ -27,6 +27,7 @@ __all__ = [
     "min_nuclear",
     "non_negative",
     "nuclear_penalised",
+    "pivoted",
     "ridge",
     "single_entries",
     "solve",
@@ -144,6 +145,39 @@ def non_negative(A: np.ndarray, b: np.ndarray, steps: int) -> np.ndarray:
         return nnls(A, b, maxiter=steps)[0]
     except RuntimeError as error:  # SciPy's word for too many steps
         raise Unanswered(f"non-negative least squares did not end: {error}") from error
+
+
+def pivoted(A: np.ndarray, b: np.ndarray, start: np.ndarray) -> np.ndarray | None:
+    """argmin ½⟨ν, Aν⟩ − ⟨b, ν⟩ over ν ≥ 0, which is likely to be positive where `start` is; None if it is not found.
+
+    Block principal pivoting (Portugal, Júdice and Vicente 1994): a set of variables is taken for the positive ones, and
+    all that turn out wrong change sides at once; one at a time when that does not help. A handful of factorisations,
+    where non-negative least squares makes one a variable.
+    """
+    from scipy.linalg import LinAlgError, cho_factor, cho_solve
+
+    free, fewest, patience = start > 0, len(b) + 1, 3
+    if not free.any():
+        free = b > 0
+    for _ in range(20 * len(b)):
+        nu, slope = np.zeros(len(b)), np.zeros(len(b))
+        if free.any():
+            try:
+                nu[free] = cho_solve(cho_factor(A[np.ix_(free, free)]), b[free])
+            except LinAlgError:  # dependent rows
+                return None
+        slope[~free] = A[np.ix_(~free, free)] @ nu[free] - b[~free]
+        wrong = np.flatnonzero((nu < 0) | (slope < -1e-12 * np.max(np.abs(b))))
+        if not len(wrong):
+            return nu
+        if len(wrong) < fewest:
+            fewest, patience = len(wrong), 3
+        elif patience:
+            patience -= 1
+        else:
+            wrong = wrong[-1:]  # Murty's rule, which ends
+        free[wrong] ^= True
+    return None
 
 
 def max_l1_margin(X: Float[np.ndarray, "n d"], y: Float[np.ndarray, " n"]) -> Float[np.ndarray, " d"]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from afterfit.models import LinearModel
+from afterfit.theory._features import MOST
 from afterfit.theory._instance import Instance
 
 __all__ = [
@@ -28,8 +29,6 @@ __all__ = [
     "not_uniform",
     "not_vectors",
 ]
-
-MOST = 3000  # constraints whose kernel is factorised in seconds
 
 
 def __dir__() -> list[str]:
@@ -136,5 +135,5 @@ def not_homogeneous(instance: Instance) -> str | None:
 
 
 def not_factorised(m: int) -> str | None:
-    """For as many outputs (or margins) m as a tangent kernel can have that is factorised."""
-    return None if m <= MOST else f"the tangent kernel of {m} outputs is too large to factorise: at most {MOST}"
+    """For as many outputs m as a tangent kernel can have that is factorised again and again."""
+    return None if m <= MOST else f"it factorises the tangent kernel at every step, and {m} outputs are too many"

@@ -17,7 +17,7 @@ from afterfit._sweeps.store.leases import Leases
 from afterfit._sweeps.store.places import Place, find_place
 from afterfit._sweeps.store.sql import Database
 from afterfit._training.experiment import is_id
-from afterfit._training.run import FILES, Run, check_files
+from afterfit._training.run import FILES, READ, Run, check_files
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -133,7 +133,7 @@ class Store:
         wrong = {}
         for id in self.ids():
             try:
-                self._read(id)
+                list(self._read(id).checkpoints)  # which are read only when they are asked for
             except Damaged as error:
                 wrong[id] = str(self._set_aside(id, error))
             except Unreadable as error:
@@ -283,9 +283,9 @@ class Store:
             self._place.write("store.json", to_json({"format": _FORMAT}))
         self._there = True
 
-    def _files(self, id: str) -> dict[str, bytes]:
+    def _files(self, id: str, names: Iterable[str] = READ) -> dict[str, bytes]:
         try:
-            found = self._place.read(f"{id}/{name}" for name in FILES)
+            found = self._place.read(f"{id}/{name}" for name in names)
         except (OSError, MemoryError) as error:
             said = getattr(error, "strerror", None) or error_in_words(error)
             raise Unreadable(f"run {id} in {self.url} cannot be read ({said}).") from error
@@ -298,7 +298,7 @@ class Store:
             files = self._files(id)
             require(bool(files) or id in self, f"there is no {where} in {self.url} any more.")
             try:
-                run = Run.from_files(files, where)
+                run = Run.from_files(files, where, lambda name: self._files(id, [name]).get(name))
                 if run.id != id:
                     raise Damaged(f"{where} is damaged: it is in the place of {run.id or 'a run without a name'}.")
                 return run

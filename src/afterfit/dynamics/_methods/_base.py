@@ -16,10 +16,13 @@ from afterfit._base.definitions import compiled
 from afterfit._base.errors import nearest, require
 from afterfit._base.programs import has_kinks
 from afterfit._base.rules import Rule
+from afterfit.dynamics import _tangent as tangent
 from afterfit.dynamics._base import State
 from afterfit.dynamics._problem import Problem, norm
 
 __all__ = ["Chart", "FlowState", "FlowToFollow", "Method", "Primal", "Solver", "Stepping"]
+
+_ROUNDING = 32  # units in the last place below which no step can be told right from wrong
 
 
 class FlowState(eqx.Module):
@@ -66,6 +69,14 @@ class FlowToFollow:
         return float(_curvature(self.problem, self.params))
 
     @functools.cached_property
+    def magnification(self) -> float:
+        """‖J‖·‖θ‖ over the size of the outputs: how many times larger a relative error of θ is in them, at most.
+
+        From a start of entries α it is of order α^D for a model of degree D: outputs are small differences there.
+        """
+        return float(_magnification(self.problem, self.params))
+
+    @functools.cached_property
     def kinks(self) -> bool:
         """Whether the model has kinks, as it says or, if it does not, as its program does."""
         problem = self.problem
@@ -101,6 +112,19 @@ def _curvature(problem: Problem, params: PyTree[Array]) -> Float[Array, ""]:
     return spectral_radius(field, params, RungeKuttaChebyshev.any_direction(params), jnp.zeros((), dtype))[0]
 
 
+@compiled
+def _magnification(problem: Problem, params: PyTree[Array]) -> Float[Array, ""]:
+    from afterfit.dynamics._solvers.chebyshev import RungeKuttaChebyshev, spectral_radius
+
+    at = tangent.linearise(problem, params)
+    direction, zero = RungeKuttaChebyshev.any_direction(at.value), jnp.zeros((), at.value.dtype)
+    largest, _, _ = spectral_radius(lambda r: at.push_forward(at.pull_back(r)), direction, direction, zero)  # ‖J‖²
+    squared = problem.task.loss.form == "squared"
+    aimed_at = norm(tangent.targets(problem)) if squared else jnp.sqrt(at.value.size)  # labels are of order 1
+    size = jnp.where(aimed_at > 0, aimed_at, norm(at.value))
+    return jnp.where(size > 0, jnp.sqrt(largest) * norm(params) / jnp.where(size > 0, size, 1.0), 0.0)
+
+
 class Method(Rule, eqx.Module):
     """One way to follow θ' = −∇(loss + β·penalty). A new one is a subclass with a `name`, by which it can be asked for.
 
@@ -125,6 +149,11 @@ class Method(Rule, eqx.Module):
     @abc.abstractmethod
     def preferred(cls, flow: FlowToFollow) -> str | None:
         """Why to prefer it to all whose turn is later, in words that follow its name; None if it is not."""
+
+    @classmethod
+    def tolerance(cls, flow: FlowToFollow, atol: float) -> float:
+        """What `rtol` is when the user gives none."""
+        return cls.default_rtol
 
     @classmethod
     def named(cls, name: str) -> type[Method]:
@@ -210,17 +239,35 @@ class Stepping(Method):
     def solver(self, problem: Problem, chart: Chart) -> Solver:
         """The solver; its vector field has the time since the step began and `(problem, t0)` as arguments."""
 
+    @classmethod
+    def tolerance(cls, flow: FlowToFollow, atol: float) -> float:
+        # Relative to the parameters, but not so loose that outputs may be off by more than they are large: an implicit
+        # step whose every error is allowed does not follow them at all.
+        if flow.magnification * cls.default_rtol <= 1:
+            return cls.default_rtol
+        rtol, leaves = 1 / flow.magnification, jax.tree.leaves(flow.params)
+        finest = _ROUNDING * float(jnp.finfo(leaves[0].dtype).eps)
+        typical = float(norm(flow.params)) / flow.numbers**0.5
+        require(
+            rtol >= finest + atol / typical,
+            f"from this start, parameters of about {typical:.2g}, a relative error of the parameters is up to "
+            f"{flow.magnification:.1g} times as large in the outputs, more than {leaves[0].dtype} with atol={atol:g} "
+            "can follow: begin with smaller parameters (of large ones models.Tangent(model) is the limit).",
+        )
+        return rtol
+
     def chart(self, problem: Problem, params: PyTree[Array]) -> Chart:
         """The variables to integrate in."""
         return Primal()
 
-    def error(self, before: PyTree[Array], after: PyTree[Array], change: PyTree[Array]) -> Float[Array, ""]:
-        """The size of an error `change` of the parameters over what is allowed.
-
-        One number for all of them together: ‖change‖ over atol·√p + rtol·‖params‖.
-        """
+    def allowed(self, before: PyTree[Array], after: PyTree[Array]) -> Float[Array, ""]:
+        """What the error of a step may be, as one number for all parameters together: atol·√p + rtol·‖params‖."""
         count = sum(leaf.size for leaf in jax.tree.leaves(after))
-        return norm(change) / (self.atol * count**0.5 + self.rtol * jnp.maximum(norm(before), norm(after)))
+        return self.atol * count**0.5 + self.rtol * jnp.maximum(norm(before), norm(after))
+
+    def error(self, before: PyTree[Array], after: PyTree[Array], change: PyTree[Array]) -> Float[Array, ""]:
+        """The size of an error `change` of the parameters over what is allowed."""
+        return norm(change) / self.allowed(before, after)
 
     def _controller(self) -> Any:
         import diffrax  # on first use: half a second that discrete runs need not pay

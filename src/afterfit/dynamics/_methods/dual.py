@@ -36,8 +36,8 @@ class Dual(Stepping):
     @classmethod
     def obstacle(cls, problem: Problem, params: PyTree[Array]) -> str | None:
         model = problem.model
-        push = jnp.zeros(problem.task.signature.inputs)
-        if model.linear or jax.eval_shape(lambda params: model.pushed(params, push), params) is None:
+        # Any push does: not one of the inputs' shape, which a task posed without its arrays may not know.
+        if model.linear or jax.eval_shape(lambda params: model.pushed(params, jnp.zeros(())), params) is None:
             return f"it is for DiagonalNet and DiagonalProduct of depth 2 or more, not {type(model).__name__}"
         if problem.penalty.decay is None:
             return f"it knows weight decay (L2) or no penalty, not {type(problem.penalty).__name__}"
@@ -80,9 +80,9 @@ class _DualNewton:
         matrix = jnp.eye(nu.size, dtype=nu.dtype) + gh * H[:, None] * tangent.kernel(problem, params)
         self.factors = jax.scipy.linalg.lu_factor(matrix)
 
-    def improve(self, t: Array, base: Array, nu: Array, extra: tuple) -> tuple[Array, tuple]:
+    def improve(self, t: Array, base: Array, nu: Array, extra: tuple) -> tuple[Array, tuple, int]:
         missing = base + self.gh * self.chart.field(self.problem, self.t0 + t, nu) - nu
-        return jax.scipy.linalg.lu_solve(self.factors, missing), extra
+        return jax.scipy.linalg.lu_solve(self.factors, missing), extra, 0
 
 
 def _kernel_is_cheap(problem: Problem) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
@@ -9,6 +11,9 @@ from jaxtyping import Array, Float, PyTree
 from afterfit.dynamics import _tangent as tangent
 from afterfit.dynamics._methods._base import Chart, FlowToFollow, Solver, Stepping
 from afterfit.dynamics._problem import Problem
+
+if TYPE_CHECKING:
+    from afterfit.dynamics._solvers.newton import Corrector
 
 __all__ = ["GaussNewton", "Implicit"]
 
@@ -47,10 +52,14 @@ class Implicit(Stepping):
         from afterfit.dynamics._solvers.newton import newton_solver
 
         return newton_solver(
-            corrector=lambda t, params, arguments, gh: GaussNewton(problem, params, gh),
+            corrector=lambda t, params, arguments, gh: self.corrector(problem, params, gh),
             extra=lambda t, params, arguments: tangent.residual(problem, tangent.outputs(problem, params)),
             size=lambda arguments, params, change: self.error(params, params, change),
         )
+
+    def corrector(self, problem: Problem, params: PyTree[Array], gh: Float[Array, ""]) -> Corrector:
+        """Newton iterations with the matrix at `params`."""
+        return GaussNewton(problem, params, gh)
 
 
 class GaussNewton:
@@ -71,25 +80,32 @@ class GaussNewton:
         self.c = 1.0 if decay is None or (isinstance(decay, float) and decay == 0) else 1 + gh * decay
         self.at = tangent.linearise(problem, params)
         self.H = tangent.curvature(problem, self.at.value)
-        self.K = tangent.kernel(problem, params)
+        self.prepare(params)
+
+    def prepare(self, params: PyTree[Array]) -> None:
+        """Factorise cI + gh·KH."""
+        gh = self.gh
+        self.K = tangent.kernel(self.problem, params)
         m, (n, outputs, _) = self.at.value.size, self.H.shape
         KH = jnp.einsum("mia,iab->mib", self.K.reshape(m, n, outputs), self.H).reshape(m, m)
         self.factors = jax.scipy.linalg.lu_factor(self.c * jnp.eye(m, dtype=self.K.dtype) + gh * KH)
 
     def improve(
         self, t: Array, base: PyTree[Array], params: PyTree[Array], rho: Float[Array, "n ..."]
-    ) -> tuple[PyTree[Array], Float[Array, "n ..."]]:
+    ) -> tuple[PyTree[Array], Float[Array, "n ..."], int | Array]:
         here = tangent.linearise(self.problem, params)
         pull = jax.tree.map(jnp.add, here.pull_back(rho), self.problem.penalty.weighted_subgradient(params))
         R1 = jax.tree.map(lambda b, f, p: b - self.gh * f - p, base, pull, params)
         R2 = tangent.residual(self.problem, here.value) - rho
-        change, pulls = self.solve(R1, R2)
-        return change, rho + pulls
+        change, pulls, products = self.solve(R1, R2)
+        return change, rho + pulls, products
 
-    def solve(self, R1: PyTree[Array], R2: Float[Array, "n ..."]) -> tuple[PyTree[Array], Float[Array, "n ..."]]:
-        """dθ and dρ."""
+    def solve(
+        self, R1: PyTree[Array], R2: Float[Array, "n ..."]
+    ) -> tuple[PyTree[Array], Float[Array, "n ..."], int | Array]:
+        """dθ and dρ, and the products with the matrix that they took."""
         right = self.at.push_forward(R1).ravel() - self.gh * self.K @ R2.ravel()
         z = jax.scipy.linalg.lu_solve(self.factors, right).reshape(self.H.shape[:2])
         d_rho = R2 + jnp.einsum("iab,ib->ia", self.H, z).reshape(R2.shape)
         pulled = self.at.pull_back(d_rho)
-        return jax.tree.map(lambda R, p: (R - self.gh * p) / self.c, R1, pulled), d_rho
+        return jax.tree.map(lambda R, p: (R - self.gh * p) / self.c, R1, pulled), d_rho, 0

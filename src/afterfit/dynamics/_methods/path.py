@@ -58,7 +58,7 @@ class Path(Method):
         return "linear regression under L1 is exact from one change of sign to the next"
 
     def start(self, problem: Problem, params: PyTree[Array]) -> FlowState:
-        weights = params["weights"].ravel()
+        weights = params["weights"].ravel().astype(jnp.float64)  # events are told apart by the last digits of double
         pull = _Regression(problem).pull(weights)
         signs = jnp.where(weights != 0, jnp.sign(weights), _leaving(pull, problem.penalty.strength))
         return FlowState.begin(_stretch(problem, weights, signs, jnp.zeros(())))
@@ -83,7 +83,9 @@ class Path(Method):
                 linear_solves=flow.linear_solves + event,
                 stuck=state.step + 1 >= self.max_steps,
             )
-            return State({"weights": weights.reshape(state.params["weights"].shape)}, flow, state.step + 1, state.key)
+            before = state.params["weights"]
+            params = {"weights": weights.reshape(before.shape).astype(before.dtype)}
+            return State(params, flow, state.step + 1, state.key)
 
         return jax.lax.while_loop(unfinished, onwards, state)
 
@@ -95,8 +97,7 @@ class _Regression(eqx.Module):
     target: Float[Array, " n"]
 
     def __init__(self, problem: Problem):
-        X = design_matrix(problem)
-        y = tangent.targets(problem)
+        X, y = (array.astype(jnp.float64) for array in (design_matrix(problem), tangent.targets(problem)))
         factor = jax.grad(lambda o: problem.task.loss(o, jnp.zeros_like(y), problem.data.n))(jnp.ones_like(y))[0]
         self.G, self.target = factor * X.T @ X, factor * X.T @ y
 

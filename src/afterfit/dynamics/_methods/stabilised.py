@@ -33,6 +33,10 @@ class Stabilised(Stepping):
         not_implicit = Implicit.obstacle(flow.problem, flow.params)
         return f"{flow.stiff}, and {not_implicit or 'the model has kinks, at which implicit steps get short'}"
 
+    @classmethod
+    def tolerance(cls, flow: FlowToFollow, atol: float) -> float:
+        return cls.default_rtol  # across kinks less buys nothing; what it leaves of large starts is in docs/flows.md
+
     def solver(self, problem: Problem, chart: Chart) -> Solver:
         from afterfit.dynamics._solvers.chebyshev import chebyshev_solver
 

@@ -14,7 +14,7 @@ from jaxtyping import Array, Int, PyTree
 
 from afterfit.dynamics._methods._base import Solver
 
-__all__ = ["Corrector", "SimplifiedNewton", "newton_solver"]
+__all__ = ["CONVERGED", "Corrector", "SimplifiedNewton", "newton_solver"]
 
 # Four stages, the first explicit; order 3, L-stable, stiffly accurate.
 _TABLEAU: Any = diffrax.Kvaerno3.tableau
@@ -22,7 +22,7 @@ _TIMES = np.append(0.0, _TABLEAU.c)
 _LOWER = np.stack([np.pad(row, (0, 4 - len(row))) for row in ([], *_TABLEAU.a_lower)])
 _GAMMA, _ERROR = float(_TABLEAU.a_diagonal[-1]), _TABLEAU.b_error
 _ITERATIONS = 8
-_CONVERGED = 0.03  # share of the allowed error by which the last Newton iteration may still move a stage
+CONVERGED = 0.03  # share of the allowed error by which the last Newton iteration may still move a stage
 
 
 class Corrector(Protocol):
@@ -31,8 +31,9 @@ class Corrector(Protocol):
     `extra` is whatever else the iterations carry along from stage to stage and from step to step.
     """
 
-    def improve(self, t: Any, base: Any, y: Any, extra: Any, /) -> tuple[Any, Any]:
-        """One Newton iteration on y = base + gh·field(t, y): the change of y, and the new `extra`."""
+    def improve(self, t: Any, base: Any, y: Any, extra: Any, /) -> tuple[Any, Any, int | Array]:
+        """One Newton iteration on y = base + gh·field(t, y): the change of y, the new `extra`, and the products
+        with the matrix that it took where the matrix is not there."""
         ...
 
 
@@ -42,6 +43,7 @@ class _State(eqx.Module):
     slope: PyTree[Array]
     extra: PyTree[Array]
     iterations: Int[Array, ""]
+    products: Int[Array, ""]
 
 
 class SimplifiedNewton(diffrax.AbstractAdaptiveSolver):
@@ -75,7 +77,8 @@ class SimplifiedNewton(diffrax.AbstractAdaptiveSolver):
         return 3
 
     def init(self, terms: Any, t0: Any, t1: Any, y0: Any, args: Any) -> _State:
-        return _State(terms.vf(t0, y0, args), self.extra(t0, y0, args), jnp.zeros((), jnp.int64))
+        zero = jnp.zeros((), jnp.int64)
+        return _State(terms.vf(t0, y0, args), self.extra(t0, y0, args), zero, zero)
 
     def func(self, terms: Any, t0: Any, y0: Any, args: Any) -> Any:
         return terms.vf(t0, y0, args)
@@ -88,41 +91,43 @@ class SimplifiedNewton(diffrax.AbstractAdaptiveSolver):
         corrector = self.corrector(t0, y0, args, gh)
 
         def stage(i: Array, carry: tuple) -> tuple:
-            _, extra, slopes, converged, iterations = carry
+            _, extra, slopes, converged, iterations, products = carry
             base = _combine(y0, h * jnp.asarray(_LOWER)[i], slopes)
             guess = jax.tree.map(lambda b, k: b + gh * k[i - 1], base, slopes)
-            y, extra, change, made = self._solve(
+            y, extra, change, made, took = self._solve(
                 corrector, t0 + jnp.asarray(_TIMES)[i] * h, base, guess, extra, lambda dy: self.size(args, y0, dy)
             )
             # Not the field at y: a stage is known to the tolerance, and the field magnifies what is left.
             slopes = jax.tree.map(lambda k, y, b: k.at[i].set((y - b) / gh), slopes, y, base)
-            return y, extra, slopes, converged & (change <= _CONVERGED), iterations + made
+            return y, extra, slopes, converged & (change <= CONVERGED), iterations + made, products + took
 
         slopes = jax.tree.map(lambda k: jnp.zeros((4, *k.shape), k.dtype).at[0].set(k), solver_state.slope)
-        start = (y0, solver_state.extra, slopes, jnp.ones((), bool), jnp.zeros((), jnp.int64))
+        zero = jnp.zeros((), jnp.int64)
+        start = (y0, solver_state.extra, slopes, jnp.ones((), bool), zero, zero)
         # A loop over the stages: written out one by one they would take three times as long to compile.
-        y, extra, slopes, converged, iterations = jax.lax.fori_loop(1, 4, stage, start)
+        y, extra, slopes, converged, iterations, products = jax.lax.fori_loop(1, 4, stage, start)
         error = _combine(jax.tree.map(jnp.zeros_like, y0), h * _ERROR, slopes)
         error = jax.tree.map(lambda e: jnp.where(converged, e, jnp.inf), error)
-        state = _State(jax.tree.map(lambda k: k[-1], slopes), extra, iterations)
+        state = _State(jax.tree.map(lambda k: k[-1], slopes), extra, iterations, products)
         return y, error, {"y0": y0, "y1": y}, state, diffrax.RESULTS.successful  # stiffly accurate: the last stage
 
     def _solve(
         self, corrector: Corrector, t: Array, base: PyTree, guess: PyTree, extra: PyTree, size: Callable
-    ) -> tuple[PyTree, PyTree, Array, Array]:
-        """A stage, what its iterations carry on, the size of their last change, and their number."""
+    ) -> tuple[PyTree, PyTree, Array, Array, Array]:
+        """A stage, what its iterations carry on, the size of their last change, their number and their products."""
 
         def unfinished(carry: tuple) -> Array:
-            _, _, change, k = carry
-            return (change > _CONVERGED) & (k < _ITERATIONS)
+            _, _, change, k, _ = carry
+            return (change > CONVERGED) & (k < _ITERATIONS)
 
         def improve(carry: tuple) -> tuple:
-            y, extra, _, k = carry
-            change, extra = corrector.improve(t, base, y, extra)
-            return jax.tree.map(jnp.add, y, change), extra, size(change), k + 1
+            y, extra, _, k, products = carry
+            change, extra, took = corrector.improve(t, base, y, extra)
+            return jax.tree.map(jnp.add, y, change), extra, size(change), k + 1, products + took
 
+        zero = jnp.zeros((), jnp.int64)
         far = jnp.asarray(jnp.inf, jax.eval_shape(size, guess).dtype)
-        return jax.lax.while_loop(unfinished, improve, (guess, extra, far, jnp.zeros((), jnp.int64)))
+        return jax.lax.while_loop(unfinished, improve, (guess, extra, far, zero, zero))
 
 
 def newton_solver(
@@ -130,8 +135,14 @@ def newton_solver(
     extra: Callable[..., PyTree],
     size: Callable[[Any, PyTree, PyTree], Array],
 ) -> Solver:
-    """The method with these ways to correct a stage: every iteration is a right-hand side and a linear solve."""
-    return Solver(SimplifiedNewton(corrector, extra, size), cost=lambda state: (state.iterations, state.iterations))
+    """The method with these ways to correct a stage: every iteration is a right-hand side and a linear solve.
+
+    A product with the matrix is counted as a right-hand side, too: it costs what a gradient does.
+    """
+    return Solver(
+        SimplifiedNewton(corrector, extra, size),
+        cost=lambda state: (state.iterations + state.products, state.iterations),
+    )
 
 
 def _combine(start: PyTree, weights: Array, slopes: PyTree) -> PyTree:

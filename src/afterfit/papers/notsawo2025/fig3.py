@@ -183,7 +183,7 @@ def _draw_errors(ax: Axes, run: af.Run) -> None:
     curves = run.curves.isel(time=slice(1, None))
     ax.plot(curves["time"], curves["train_error"], **af.plot.TRAIN, label=r"training $\|Xa-y^*\|/\|y^*\|$")
     ax.plot(curves["time"], curves["test_error"], **af.plot.TEST, label=r"recovery $\|a-a^*\|/\|a^*\|$")
-    foreseen, told = af.theory.forecast(run.spec), af.theory.clocks(run)[af.theory.Descent]
+    foreseen, told = af.theory.forecast(run.spec, thorough=True), af.theory.clocks(run)[af.theory.Descent]
     ax.plot(foreseen.time, foreseen.test, color="k", ls=(0, (1, 1.2)), lw=1.2, label="recovery, foreseen")
     order = r"of order $\|\hat a-a^*\|_\infty/\beta$"
     ax.axvline(told.prediction, color="#7B3294", lw=1.2, ls=(0, (4, 2)), label=order)

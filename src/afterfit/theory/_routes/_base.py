@@ -84,7 +84,7 @@ def not_stable(instance: Instance) -> str | None:
     """Descent follows the flow only at steps below 2 over the curvature: else it diverges, or ends elsewhere."""
     if instance.step_size is None:
         return None
-    curvature = instance.half_factor * float(instance.kernel_values[-1])
+    curvature = instance.half_factor * instance.curvature
     if instance.step_size * curvature <= 2:
         return None
     return f"steps of {instance.step_size:g} do not follow the flow, whose curvature at the start is {curvature:.3g}"

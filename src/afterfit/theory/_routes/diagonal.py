@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import jax.numpy as jnp
 import numpy as np
 
+from afterfit._base.allowance import time_left
 from afterfit._base.errors import Unanswered
 from afterfit.models import Linear
 from afterfit.theory._instance import Instance
@@ -55,13 +58,19 @@ class DecayingPotential(Route):
         if not len(settled):
             rows = scored(instance, Linear(), {"weights": fit})
             return Curves(rows[:, 0], rows[:, 1])
+        still = time_left()
         slow = self._slow_times(instance.decay, settled[0], settled[-1])
-        path = np.array([self._potential(instance, t).minimise(instance.design, instance.targets) for t in slow])
+        path = np.array([self._settled(instance, t, still) for t in slow])
         rows = scored(instance, Linear(), {"weights": np.concatenate([fit, path])})
         train, test = (
             np.concatenate([column[: len(fit)], np.interp(settled, slow, column[len(fit) :])]) for column in rows.T
         )
         return Curves(train, test)
+
+    def _settled(self, instance: Instance, t: float, still: Callable[[float], None]) -> np.ndarray:
+        """Where it is at a time after the fit, if there is still time to find out."""
+        still(0.0)
+        return self._potential(instance, t).minimise(instance.design, instance.targets)
 
     def _slow_times(self, decay: float, first: float, last: float) -> np.ndarray:
         """Even while log α(t) changes by its own size, 20/λ and more for any α that is not tiny, then log-spaced."""
@@ -111,8 +120,9 @@ class DecayingMargin(Route):
         )
         most = 4 * mean / (decay * 2.0 * n)
         nu = most * _share(instance, 10 * (Z @ max_l2_margin(X, y)))  # about where the kernel regime has it
-        times, path, rho = [0.0], [], 2.0
+        times, path, rho, still = [0.0], [], 2.0, time_left()
         while True:
+            still(0.0)
             t = times[-1]
             c = (start * np.exp(-decay * t)) ** 2
             previous, nu = float(np.sum(nu)), _balanced(instance, Z, c, most, nu)
@@ -150,9 +160,11 @@ def _balanced(instance: Instance, Z: np.ndarray, c: np.ndarray, most: float, nu:
     logistic = instance.task.loss.form == "logistic"
     least, highest = 1e-14, 1 - 1e-12 if logistic else 1e12
     start = np.clip(nu / most, least, highest)
+    still = time_left()
     unit = float(np.mean(start))  # of p, so that what the solver sees is of order 1
 
     def dual(scaled: np.ndarray) -> tuple[float, np.ndarray]:
+        still(0.0)
         p = unit * scaled
         s = np.clip(Z.T @ (most * p), -350.0, 350.0)
         entropy = xlogy(p, p) + xlogy(1 - p, 1 - p) if logistic else xlogy(p, p) - p
@@ -209,8 +221,14 @@ def _mirror_path(instance: Instance, times: np.ndarray) -> np.ndarray:
         return float(np.linalg.norm(X @ weights(X.T @ nu) - y) - 1e-6 * np.linalg.norm(y))
 
     left.terminal = True  # pyright: ignore[reportFunctionMemberAccess]
+    still = time_left()
+
+    def speeds(t: float, nu: np.ndarray) -> np.ndarray:
+        still(0.0)
+        return speed * (y - X @ weights(X.T @ nu))
+
     found = solve_ivp(
-        lambda t, nu: speed * (y - X @ weights(X.T @ nu)),
+        speeds,
         (0.0, times[-1]),
         np.zeros(len(y)),
         method="BDF",

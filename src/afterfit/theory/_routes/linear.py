@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from afterfit._base.allowance import time_left
 from afterfit.models import Linear
 from afterfit.theory._instance import Instance
 from afterfit.theory._programs import lasso, nuclear_penalised
@@ -114,7 +115,9 @@ def _down_the_penalty(
     target = rows @ a
     times, points = [tau], [a]
     scale = float(np.linalg.norm(start, 2) if shape else np.max(np.abs(a)))
+    still = time_left()
     while tau < end and scale > 0:
+        still(0.0)
         step = max(0.02 * scale, 0.05 * tau)
         new, multipliers = _implicit_step(rows, target, a, step, shape, multipliers)
         tau += step
@@ -133,9 +136,10 @@ def _implicit_step(rows, target, a, step, shape, multipliers) -> tuple[np.ndarra
     """
     from scipy.optimize import minimize
 
-    size = np.linalg.norm(a)
+    size, still = np.linalg.norm(a), time_left()
 
     def dual(m: np.ndarray) -> tuple[float, np.ndarray]:
+        still(0.0)
         b = _shrunk(a + m @ rows, step, shape)
         return (b @ b / 2 - target @ m) / size**2, (rows @ b - target) / size**2
 

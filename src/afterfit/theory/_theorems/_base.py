@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from afterfit._base import html
+from afterfit._base.allowance import time_left
 from afterfit._base.errors import Unanswered
 from afterfit._base.rules import Rule
 from afterfit._training.run import Run
@@ -56,12 +57,20 @@ class Case:
     def clocks(self) -> Clocks:
         return clocks_of(self.instance, self.run)
 
-    @functools.cached_property
+    @property
     def kkt(self) -> Stationarity | None:
+        """How far the end is from a KKT point of the rich regime's program; None if that cannot be told."""
+        found = self.kkt_or_reason
+        return None if isinstance(found, str) else found
+
+    @functools.cached_property
+    def kkt_or_reason(self) -> Stationarity | str:
+        """The same, or why it cannot be told."""
         try:
+            time_left()(0.0)
             return kkt(self.instance.problem, self.instance.end)
-        except Unanswered:
-            return None
+        except Unanswered as error:
+            return str(error)
 
     def near(self, *kinds: type[Limit]) -> Iterator[tuple[Limit, str]]:
         """How far the run ended from some limits, in words, of those that apply."""

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from afterfit._base.allowance import TimeIsUp
 from afterfit._base.errors import NotSeparableError, Unanswered
-from afterfit.dynamics import _tangent as tangent
 from afterfit.models import LinearModel
 from afterfit.tasks import SparseClassification
+from afterfit.theory._answers import with_how
 from afterfit.theory._clocks import KernelPhase, LabelNoiseTime, LargeStart
 from afterfit.theory._instance import Instance
 from afterfit.theory._kernel import kernel_predictor
@@ -27,7 +28,6 @@ from afterfit.theory._theorems._base import Case, Check, Outcome, Theorem, seen,
 from afterfit.theory.bounds import l1_margin_bound, l2_margin_bound
 from afterfit.theory.obstacles import (
     not_decayed,
-    not_factorised,
     not_homogeneous,
     not_label_noise,
     not_margin,
@@ -44,7 +44,7 @@ class _KernelThenRich(Theorem):
         instance = case.instance
         yield _homogeneous(instance)
         yield smooth(instance, "Assumption 3.1: f is C² in θ")
-        start = np.asarray(tangent.outputs(instance.problem, instance.initial))
+        start = instance.initial_outputs
         size = float(np.max(np.abs(start)))
         yield Check("Assumption 3.2: zero initial output", f"max |f(θ₀; xᵢ)| = {size:.2g}", size <= 1e-9)
         yield self._features(case)
@@ -66,11 +66,15 @@ class _KernelThenRich(Theorem):
                 yield Outcome(f"{how}a turn at {times}", seen(told))
 
     def _end(self, case: Case) -> Iterator[Outcome]:
-        if case.kkt is not None:
-            found = case.kkt
-            slack = "" if found.program == "R2" else f", {found.slack:.0%} of the multipliers' weight off the margin"
+        found = case.kkt_or_reason
+        if isinstance(found, str):
+            yield Outcome("late, a KKT point: residual 0", f"not to be told: {found}")
+        else:
+            told = found.program == "R1" and np.isfinite(found.slack)
+            slack = "" if not told else f", {found.slack:.0%} of the multipliers' weight off the margin"
             yield Outcome(
-                f"late, a KKT point of {found.program}: residual 0", f"residual {found.residual:.2g} at the end{slack}"
+                f"late, a KKT point of {found.program}: residual 0",
+                with_how(f"residual {found.residual:.2g} at the end{slack}", found.how),
             )
 
 
@@ -88,12 +92,12 @@ class Classification(_KernelThenRich):
     def _features(self, case: Case) -> Check:
         name = "Assumption 3.3: separable tangent features"
         try:
-            margin = kernel_predictor(case.instance).margin
+            found = kernel_predictor(case.instance)
         except NotSeparableError:
             return Check(name, "γ_ntk = 0", False)
         except Unanswered as error:
             return Check(name, str(error), None)
-        return Check(name, f"γ_ntk = {margin:.3g}", True)
+        return Check(name, with_how(f"γ_ntk = {found.margin:.3g}", found.how), True)
 
     def predictions(self, case: Case) -> Iterator[Outcome]:
         ends = [said for _, said in case.near(KernelMaxMargin, MaxL1Margin)]
@@ -188,10 +192,14 @@ def _homogeneous(instance: Instance) -> Check:
 
 
 def _independent(instance: Instance, name: str) -> Check:
-    too_large = not_factorised(instance.targets.size)
-    if too_large is not None:
-        return Check(name, too_large, None)
-    values = instance.kernel_values
-    return Check(
-        name, f"tangent kernel between {values[0]:.2g} and {values[-1]:.2g}", bool(values[0] > 1e-10 * values[-1])
-    )
+    m = instance.targets.size
+    if instance.many and m > instance.features.parameters:
+        return Check(name, f"{m} outputs of {instance.features.parameters} parameters", False)
+    try:
+        least, largest = instance.independence, instance.curvature
+    except TimeIsUp as error:
+        return Check(name, str(error), None)
+    independent, most = bool(least > 1e-10 * largest), ""
+    if instance.many:  # the least is known from above: whether it is too small can be told, not that it is not
+        independent, most = None if independent else False, "at most "
+    return Check(name, f"tangent kernel between {most}{least:.2g} and {largest:.2g}", independent)

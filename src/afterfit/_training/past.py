@@ -1,0 +1,110 @@
+"""What went before a run that goes on from another: its clock, its curves, and what its dynamics remembered."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from afterfit._base.errors import require
+from afterfit._diagnose.words import power_of_ten
+from afterfit._training.experiment import Experiment
+from afterfit.dynamics import Dynamics
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from afterfit._training.run import Run
+
+__all__ = ["Past"]
+
+_LOG10 = math.log(10)
+
+
+@dataclasses.dataclass(frozen=True)
+class Past:
+    """The run that another goes on from, if there is one, how many steps it had made, and log₁₀ of its time."""
+
+    run: Run | None = None
+    step: int = 0
+    log10_time: float = -math.inf
+
+    @classmethod
+    def of(cls, run: Run | None) -> Past:
+        """The past that a run is; None is none."""
+        if run is None:
+            return cls()
+        return cls(run, int(run.curves["step"].values[-1]), float(run.curves["log10_time"].values[-1]))
+
+    def check(self, experiment: Experiment) -> None:
+        """Refuse an experiment that does not go on from this: on other data, with another model, on another clock."""
+        if self.run is None:
+            return
+        spec, now = self.run.spec, experiment.to_dict()
+        require(
+            self.run.status != "diverged",
+            f"a run that diverged leaves nothing to go on from: begin anew, with {experiment.dynamics.knob}.",
+        )
+        for name in ("task", "model", "seed"):
+            require(
+                now[name] == spec[name],
+                f"a run goes on with its own task, model and seed, and the {name} of this one is {_named(spec[name])}, "
+                f"not {_named(now[name])}. To start elsewhere at its parameters, use init=af.inits.From(run.params).",
+            )
+        clock = self.run.curves["time"].attrs["units"]
+        require(
+            clock == experiment.dynamics.clock,
+            f"the run's clock is the {clock}, that of {type(experiment.dynamics).__name__} the "
+            f"{experiment.dynamics.clock}: these cannot be continued. Use init=af.inits.From(run.params).",
+        )
+
+    @property
+    def initial_loss(self) -> float | None:
+        """The training loss where it all began."""
+        return None if self.run is None else float(self.run.curves["train_loss"].values[0])
+
+    @property
+    def time(self) -> float:
+        """When it ended."""
+        return power_of_ten(self.log10_time)
+
+    def memory(self, dynamics: Dynamics) -> list[np.ndarray] | None:
+        """What the same kind of dynamics remembered at the end; None if it was another."""
+        same = self.run is not None and self.run.spec["dynamics"]["kind"] == dynamics.kind
+        return self.run.memory if self.run is not None and same else None
+
+    def continued(self, own: float, began: float) -> float:
+        """log₁₀ of the time on the continued clock, from what the dynamics' own clock says now and said at the start.
+
+        In logarithms, since times may be too large for a float.
+        """
+        if self.run is None or began == self.log10_time:  # the same clock goes on
+            return own
+        since = own + math.log10(-math.expm1((began - own) * _LOG10)) if own > began else -math.inf
+        return float(np.logaddexp(self.log10_time * _LOG10, since * _LOG10)) / _LOG10
+
+    def followed_by(self, curves: xr.Dataset) -> xr.Dataset:
+        """All curves on one clock. Where the new ones begin the old ones end, which is one observation."""
+        if self.run is None:
+            return curves
+        import xarray as xr
+
+        return xr.concat(
+            [self.run.curves, curves.isel(time=slice(1, None))],
+            dim="time",
+            data_vars="all",
+            coords="different",
+            compat="equals",
+            join="outer",
+            combine_attrs="override",
+        )
+
+
+def _named(said: Any) -> str:
+    """What plain data say of a noun, or a number, in a word."""
+    if not isinstance(said, dict):
+        return str(said)
+    settings = {name: value for name, value in said.items() if name != "kind"}
+    return f"{said['kind']} {settings!r:.120}" if settings else str(said["kind"])
