@@ -1,4 +1,4 @@
-"""Write the pages that are made: api.md, gallery.md, ledger.md, and the tables of concepts.md and theory.md.
+"""Write the pages that are made: api.md, gallery.md, ledger.md, errata.md, and tables of concepts.md and theory.md.
 
 Run by `make pages`. `afterfit verify --ledger docs/ledger.jsonl` measures; rows of claims that are no more are dropped.
 """
@@ -16,7 +16,7 @@ from types import FunctionType, ModuleType
 
 import afterfit
 from afterfit._base.spec import Spec
-from afterfit.papers import SCALES, Entry, Paper, entries
+from afterfit.papers import SCALES, Claim, Entry, Paper, entries
 from afterfit.papers._ledger import Kept, Ledger
 
 DOCS = Path(__file__).parent
@@ -35,6 +35,7 @@ def pages() -> dict[Path, str]:
         DOCS / "theory.md": _filled(DOCS / "theory.md"),
         DOCS / "gallery.md": _gallery(ours),
         DOCS / "ledger.md": _ledger(ours, ledger),
+        DOCS / "errata.md": _errata(ours),
         LEDGER: ledger.tidy((entry.id, claim.words) for entry in ours for claim in entry.claims),
     }
 
@@ -160,7 +161,9 @@ def _gallery(ours: list[Entry]) -> str:
             "`paper` is the paper's own setting; `quick` is the same experiment made small enough for a test suite. "
             "`afterfit verify` runs an entry and holds every claim against what it measured; the numbers are in the "
             f"[ledger](ledger.md). There are {len(ours)} entries with {sum(len(entry.claims) for entry in ours)} "
-            "claims. A claim that does not hold is reported with its number, and says why here. An entry of your own "
+            "claims. Each check is also put to a control, a run or a formula that should not show the claim, and has "
+            "to reject it. A claim that does not hold is reported with its number, and says why here; one that is "
+            "wrong as printed is an [erratum](errata.md), and its correction is checked as well. An entry of your own "
             "is a class in a file: [a paper of your own](your-paper.md)."
         ),
         "",
@@ -180,6 +183,10 @@ def _entry(entry: Entry) -> Iterator[str]:
         reasons = {scale: claim.fails_at(scale) for scale in SCALES}
         where = [scale for scale, why in reasons.items() if why]
         yield _fill(f"- {claim.words}", "  ")
+        if claim.controls:
+            yield _fill(f"  Its check rejects: {'; '.join(control.words for control in claim.controls)}.", "  ")
+        if claim.correction:
+            yield _fill(f"  **An [erratum](errata.md#{_anchor(entry.paper.name)})**: {claim.correction.words}", "  ")
         if where:
             at = "" if len(where) == len(SCALES) else f" at {where[0]} scale"
             yield _fill(f"  **Does not hold{at}**: {reasons[where[0]]}", "  ")
@@ -199,8 +206,8 @@ def _ledger(ours: list[Entry], ledger: Ledger) -> str:
             "the same rows for a program to read. The first row of an entry carries the seconds of its runs."
         ),
         "",
-        "| scale | claims | measured | hold | do not hold | seconds |",
-        "|---|---|---|---|---|---|",
+        "| scale | claims | measured | hold | errata | do not hold | with a control | seconds |",
+        "|---|---|---|---|---|---|---|---|",
         *(_count(ours, ledger, scale) for scale in SCALES),
         "",
     ]
@@ -216,21 +223,55 @@ def _ledger(ours: list[Entry], ledger: Ledger) -> str:
 def _count(ours: list[Entry], ledger: Ledger, scale: str) -> str:
     claims = sum(len(entry.claims) for entry in ours)
     rows = [kept.row for kept in _rows(ours, ledger) if kept.row.scale == scale]
-    held = sum(row.holds for row in rows)
-    seconds = sum(row.seconds for row in rows)
-    return f"| {scale} | {claims} | {len(rows)} | {held} | {len(rows) - held} | {seconds:.0f} |"
+    held, errata = sum(row.holds for row in rows), sum(row.erratum is not None for row in rows)
+    numbers = (claims, len(rows), held, errata, len(rows) - held - errata, sum(row.control is not None for row in rows))
+    return f"| {scale} | {' | '.join(map(str, numbers))} | {sum(row.seconds for row in rows):.0f} |"
 
 
 def _measured(rows: list[Kept]) -> Iterator[str]:
     made: Counter[str] = Counter(f"{kept.date} with {_versions(kept)}" for kept in rows)
     yield _fill("Measured on " + "; ".join(f"{when} ({count} rows)" for when, count in made.items()) + ".")
-    yield from ("", "| entry | claim | the paper says | measured | holds | seconds |", "|---|---|---|---|---|---|")
+    yield from ("", "| entry | claim | the paper says | measured | holds | rejected | seconds |", "|" + "---|" * 7)
     for kept in rows:
         row = kept.row
-        words = (_cell(text) for text in (row.claim, row.paper_says, row.measured))
-        holds = "yes" if row.holds else "**no**"
-        yield f"| [{row.id}](gallery.md#{_anchor(row.id)}) | {' | '.join(words)} | {holds} | {row.seconds:.1f} |"
+        holds = "yes" if row.holds else "**no**" if row.erratum is None else "**erratum**"
+        words = (row.claim, row.paper_says, row.measured, holds, "" if row.erratum else row.control or "")
+        cells = " | ".join(map(_cell, words))
+        yield f"| [{row.id}](gallery.md#{_anchor(row.id)}) | {cells} | {row.seconds:.1f} |"
     yield ""
+
+
+def _errata(ours: list[Entry]) -> str:
+    parts = [
+        "# Errata",
+        "",
+        _made("the claims in `src/afterfit/papers/` that have a correction"),
+        _fill(
+            "What is wrong in the papers as printed, as far as it was found. Each is a row of the [ledger](ledger.md) "
+            "that asserts two things: what is printed fails, and what should have been printed holds. `afterfit "
+            "verify` exits with 0 while both do; `--strict` counts every erratum as a failure."
+        ),
+        "",
+    ]
+    for paper, group in _by_paper(ours):
+        found = [(entry, claim) for entry in group for claim in entry.claims if claim.correction]
+        parts += [f"## {paper.name}", "", f"**{paper.title}**", "", *(_erratum(*each) for each in found), ""]
+        parts += [] if found else ["None was found.", ""]
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def _erratum(entry: Entry, claim: Claim) -> str:
+    right = claim.correction
+    assert right is not None
+    lines = {
+        "As printed": f"{claim.words} ({claim.says_at('paper')}).",
+        "As it should be": f"{right.words}.",
+        "Why": right.why,
+        "Is a conclusion touched?": right.touches,
+        "Shown by": f"[{entry.id}](gallery.md#{_anchor(entry.id)})",
+    }
+    said = "\n".join(_fill(f"  - *{heading}* {text}", "    ") for heading, text in lines.items())
+    return _fill(f"- **{entry.where}**", "  ") + f"\n{said}"
 
 
 def _rows(ours: Iterable[Entry], ledger: Ledger) -> Iterator[Kept]:

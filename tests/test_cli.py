@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import re
@@ -24,7 +25,7 @@ from afterfit import papers
 from afterfit._cli._app import complete_job, complete_scale
 from afterfit._diagnose.words import number
 from afterfit._training.experiment import Experiment
-from afterfit.papers import Entry, Finding, claim
+from afterfit.papers import Entry, Finding, claim, control, correction
 
 SETTING = """
 task = {kind = "SparseRecovery", n = 20, sparsity = 2, N = 12}
@@ -57,6 +58,10 @@ class Tiny(Entry):
     @claim("one holds", says="1 ≤ 2")
     def one(self):
         return Finding("1", np.bool_(True))  # pyright: ignore[reportArgumentType]
+
+    @control(one, "of three")
+    def one_of_three(self):
+        return Finding("3", False)
 
     @claim("two does not", says="2 ≤ 1")
     def two(self):
@@ -381,14 +386,88 @@ def test_verify_prints_the_ledger_and_fails_with_a_claim():
     result = call("verify", "--json", "ledger.json")
     assert result.exit_code == 1, result.output
     lines = result.stdout.splitlines()
-    assert lines[0].startswith("holds  tiny2000/fig1: one holds (quick, ")
-    assert lines[1:3] == ["       paper:    1 ≤ 2", "       measured: 1"]
-    assert lines[3].startswith("FAILS  tiny2000/fig1: two does not (quick, ")
-    assert lines[-1] == "1 claims hold, 1 do not"
+    assert lines[0].startswith("holds    tiny2000/fig1: one holds (quick, ")
+    assert lines[1:4] == ["         paper:    1 ≤ 2", "         measured: 1", "         rejected: of three: 3"]
+    assert lines[4].startswith("FAILS    tiny2000/fig1: two does not (quick, ")
+    assert lines[-1] == "2 claims: 1 hold, 1 DO NOT HOLD"
     assert "\x1b" not in result.output
     rows = json.loads(Path("ledger.json").read_text("utf-8"))
-    assert [list(row) for row in rows] == [["id", "claim", "paper_says", "measured", "holds", "scale", "seconds"]] * 2
-    assert [row["holds"] for row in rows] == [True, False]
+    keys = ["id", "claim", "paper_says", "measured", "holds", "scale", "seconds", "control", "erratum", "as_recorded"]
+    assert [list(row) for row in rows] == [keys] * 2
+    assert [(row["holds"], row["control"], row["erratum"]) for row in rows] == [
+        (True, "of three: 3", None),
+        (False, None, None),
+    ]
+
+
+class Recorded(Tiny):
+    """An entry that knows of itself what fails; `number` is what is measured."""
+
+    name = "recorded"
+    number = 2
+
+    @claim("two does not", says="2 ≤ 1", fails="because 2 > 1")
+    def two(self):
+        return Finding(str(self.number), self.number <= 1)
+
+    @claim("its square is 5", says="5, in (3)")
+    def square(self):
+        return Finding(str(self.number**2), self.number**2 == 5)
+
+    @correction(square, "its square is 4", why="2 · 2 = 4, and (3) adds 1.", touches="No: nothing rests on it.")
+    def right(self):
+        return Finding(str(self.number**2), self.number**2 == 4)
+
+
+@pytest.mark.usefixtures("bare_runs")
+def test_verify_is_about_what_is_recorded_and_strict_about_what_is_printed(monkeypatch):
+    monkeypatch.setattr(papers, "entries", lambda: {Recorded.id: Recorded()})
+    as_recorded = call("verify", "--json", "ledger.json")
+    assert as_recorded.exit_code == 0, as_recorded.output
+    assert as_recorded.stdout.splitlines()[-1] == (
+        "3 claims: 1 hold, 1 are errata and confirmed, 1 do not hold, as recorded"
+    )
+    assert "         erratum:  its square is 4" in as_recorded.stdout
+    erratum = json.loads(Path("ledger.json").read_text("utf-8"))[-1]
+    assert (erratum["holds"], erratum["erratum"], erratum["as_recorded"]) == (False, "its square is 4", True)
+    assert erratum["measured"] == "as printed: 4; corrected: 4"
+    assert call("verify", "--strict", "--quiet").exit_code == 1
+    monkeypatch.setattr(Recorded, "number", 1)  # now two holds after all, and neither square is right
+    changed = call("verify", "--fresh", "--quiet")
+    assert changed.exit_code == 1
+    assert [line.split()[0] for line in changed.stdout.splitlines()[:3]] == ["holds", "HOLDS", "FAILS"]
+
+
+@pytest.mark.usefixtures("bare_runs")
+def test_a_claim_whose_control_passes_does_not_hold(monkeypatch):
+    monkeypatch.setattr(papers, "entries", lambda: {Recorded.id: Recorded()})
+    (one, *_) = Recorded.claims
+    passing = dataclasses.replace(one.controls[0], check=lambda self: Finding("3", True))
+    monkeypatch.setattr(Recorded, "claims", (dataclasses.replace(one, controls=(passing,)),))
+    result = call("verify")
+    assert result.exit_code == 1
+    assert result.stdout.startswith("FAILS")
+    assert "1; but the check passes what it should reject, of three" in result.stdout
+
+
+def test_marks_that_contradict_are_refused():
+    with pytest.raises(af.SpecError, match="has a correction, which says why it fails"):
+
+        class Both(Tiny):
+            @claim("six", says="6", fails="it is 7")
+            def six(self):
+                return Finding("7", False)
+
+            @correction(six, "seven", why="", touches="")
+            def seven(self):
+                return Finding("7", True)
+
+    with pytest.raises(af.SpecError, match="lost refers to place, which is no claim"):
+
+        class Lost(Tiny):
+            @control(place, "nothing")
+            def lost(self):
+                return Finding("", False)
 
 
 @pytest.mark.usefixtures("bare_runs")
@@ -401,7 +480,7 @@ def test_verify_goes_on_after_an_error_and_keeps_stdout_for_json(monkeypatch):
         ("two does not", "paper"),
     ]
     assert "error  tiny2000/broken, two does not: ZeroDivisionError: by zero" in result.stderr
-    assert "1 claims hold, 1 do not, 2 ended in an error" in result.stderr
+    assert "4 claims: 1 hold, 1 DO NOT HOLD, 2 ended in an error" in result.stderr
 
 
 @pytest.mark.usefixtures("bare_runs")
@@ -414,7 +493,7 @@ def test_interrupted_verify_keeps_what_it_has_and_judges_nothing_more(monkeypatc
     finally:
         signal.signal(signal.SIGINT, before)
     assert result.exit_code == 130
-    assert result.stdout.splitlines() == ["holds  tiny2000/fig1: one holds", "FAILS  tiny2000/fig1: two does not"]
+    assert result.stdout.splitlines() == ["holds    tiny2000/fig1: one holds", "FAILS    tiny2000/fig1: two does not"]
     assert len(json.loads(Path("ledger.json").read_text("utf-8"))) == 2
 
 
@@ -439,7 +518,7 @@ def test_verify_goes_on_where_it_was_stopped(monkeypatch):
     monkeypatch.setattr(papers, "entries", lambda: {Watched.id: Watched()})
     first = call("verify")
     assert "error  tiny2000/watched, three is reached: ZeroDivisionError: not yet" in first.stderr
-    assert "1 claims hold, 1 do not, 1 ended in an error" in first.stdout
+    assert "3 claims: 1 hold, 1 DO NOT HOLD, 1 ended in an error" in first.stdout
     with Path("results/ledger.jsonl").open("a", encoding="utf-8") as file:
         file.write('{"id": "tiny2000/watched", "cla')  # the process was killed while it wrote
     monkeypatch.setattr(Watched, "broken", False)
@@ -447,7 +526,7 @@ def test_verify_goes_on_where_it_was_stopped(monkeypatch):
     assert asked == ["quick"] * 2
     assert re.search(r"one holds \(quick, measured on \d{4}-\d\d-\d\d\)", second.stdout)
     assert "three is reached (quick, " in second.stdout
-    assert "2 claims hold, 1 do not" in second.stdout
+    assert "3 claims: 2 hold, 1 DO NOT HOLD" in second.stdout
     call("verify", "--quiet")
     assert asked == ["quick"] * 2, "nothing was left to be measured"
     kept = json.loads(Path("ledger.json").read_text("utf-8"))

@@ -1,30 +1,28 @@
-"""What entries read off curves."""
-
-import math
+"""What entries of the gallery measure alike."""
 
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
+import pytest
+from scipy.stats import binom
 
-from afterfit.papers._measure import first_step
-
-
-@given(
-    exponent=st.floats(0.2, 3.0),
-    constant=st.floats(0.1, 10.0),
-    level=st.floats(1e-3, 1e-1),
-    observations=st.integers(5, 60),
-)
-def test_the_first_step_of_a_power_law_is_where_the_law_says(exponent, constant, level, observations):
-    steps = np.concatenate([[0.0], np.geomspace(1, 1e6, observations)])
-    values = np.concatenate([[2 * constant], constant * steps[1:] ** -exponent])
-    law = (constant / level) ** (1 / exponent)
-    found = first_step(steps, values, level)
-    if law > 1e6:
-        assert found == math.inf
-    else:  # at most the first observed step after 0, where there is nothing to interpolate from
-        assert math.isclose(found, max(law, 1.0), rel_tol=1e-9)
+from afterfit.papers._measure import power_law, share
 
 
-def test_a_curve_that_starts_below_is_there_at_its_first_step():
-    assert first_step(np.array([0, 1, 10]), np.array([0.1, 0.5, 0.01]), 0.2) == 0
+def test_intervals_of_exponents_cover_the_true_one_as_often_as_they_say():
+    """Of 1000 noisy laws 95 % are to be covered; 3 standard deviations of that count are 2 %."""
+    rng = np.random.default_rng(0)
+    x = np.geomspace(1e-3, 1, 7)
+    laws = [power_law(x, 3 * x**-1.5 * np.exp(0.2 * rng.standard_normal(7))) for _ in range(1000)]
+    covered = np.mean([law.holds(-1.5) for law in laws])
+    assert covered == pytest.approx(0.95, abs=0.021)
+    assert np.mean([law.holds(-1.0) for law in laws]) < 0.05  # and a wrong law is not
+    assert str(power_law(x, 3 * x**-1.5)) == "-1.5 in [-1.5, -1.5]"
+
+
+@pytest.mark.parametrize(("hits", "of"), [(0, 10), (3, 10), (10, 10), (50, 60)])
+def test_the_ends_of_a_share_are_where_its_tails_are_2_5_per_cent(hits, of):
+    found = share(hits, of)
+    assert found.value == hits / of
+    if hits > 0:
+        assert binom.sf(hits - 1, of, found.low) == pytest.approx(0.025)
+    if hits < of:
+        assert binom.cdf(hits, of, found.high) == pytest.approx(0.025)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from afterfit.papers._ledger import Ledger
 
 __all__ = ["verify"]
+
+_STYLES = {"holds": "green", "erratum": "cyan", "fails": "yellow"}  # as recorded; else red
 
 
 def verify(
@@ -56,6 +59,9 @@ def verify(
         typer.Option("--ledger", metavar="FILE", help="Where rows are kept as they are measured.", dir_okay=False),
     ] = Path("results/ledger.jsonl"),
     fresh: Annotated[bool, typer.Option("--fresh", help="Measure again what was measured before.")] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit with 1 for any claim that does not hold as it is printed.")
+    ] = False,
     quiet: Quiet = False,
 ) -> None:
     """Check whether the papers' claims hold.
@@ -72,8 +78,12 @@ def verify(
     Each row is kept as soon as it is measured. The same command then goes on where it was stopped, and measures
     again only what the code or the versions of packages have changed since; --fresh measures everything again.
 
-    Exits with 1 if a claim does not hold or ends in an error; the others go on. The JSON is a list of objects with
-    the keys id, claim, paper_says, measured, holds, scale and seconds.
+    Exits with 0 if everything is as the entries record it: claims hold and their controls are rejected, those known
+    to fail fail, and of each erratum what is printed fails and the correction holds. Exits with 1 if something is
+    not, or ends in an error; with --strict also for whatever does not hold as printed.
+
+    The JSON is a list of objects with the keys id, claim, paper_says, measured, holds, scale, seconds, control (what
+    the check was seen to reject), erratum (what should have been printed, or null) and as_recorded.
     """
     from afterfit.papers._entry import check_scale
     from afterfit.papers._ledger import Ledger
@@ -103,11 +113,25 @@ def verify(
     finally:
         if json_file == "-":
             typer.echo(_as_json(table.rows), file=stdout)
-    held = sum(row.holds for row in table.rows)
-    failed = f", {errors} ended in an error" if errors else ""
-    say(f"{held} claims hold, {len(table.rows) - held} do not{failed}", bold=True, file=table.stream)
-    if errors or held < len(table.rows):
+    say(_summary(table.rows, errors), bold=True, file=table.stream)
+    if errors or not all(row.holds if strict else row.as_recorded for row in table.rows):
         raise typer.Exit(1)
+
+
+def _summary(rows: Sequence[Row], errors: int) -> str:
+    """How many rows came out how, in words."""
+    count = Counter(row.status for row in rows)
+    said = {
+        "holds": "hold",
+        "erratum": "are errata and confirmed",
+        "fails": "do not hold, as recorded",
+        "FAILS": "DO NOT HOLD",
+        "HOLDS": "HOLD, recorded as failing",
+    }
+    parts = [f"{count[status]} {words}" for status, words in said.items() if count[status]]
+    if errors:
+        parts.append(f"{errors} ended in an error")
+    return f"{len(rows) + errors} claims: {', '.join(parts)}"
 
 
 def _choose_entries(ids: Sequence[str]) -> list[Entry]:
@@ -187,11 +211,15 @@ class _Table:
             self._add_row(row, date or f"{row.seconds:.1f}")
         else:
             self._say(row, f"{row.id}: {row.claim} ({row.scale}, {when})")
-            say(f"       paper:    {row.paper_says}", file=self.stream)
-            say(f"       measured: {row.measured}", file=self.stream)
+            say(f"         paper:    {row.paper_says}", file=self.stream)
+            say(f"         measured: {row.measured}", file=self.stream)
+            if row.erratum is not None:
+                say(f"         erratum:  {row.erratum}", file=self.stream)
+            elif row.control is not None:
+                say(f"         rejected: {row.control}", file=self.stream)
 
     def _say(self, row: Row, text: str) -> None:
-        say(f"{'holds' if row.holds else 'FAILS'}  {text}", file=self.stream)
+        say(f"{row.status:7}  {text}", file=self.stream)
 
     def _add_row(self, row: Row, when: str) -> None:
         """One row of a table whose columns have the same width in every row, so that it can grow."""
@@ -203,11 +231,11 @@ class _Table:
         console = Console(stderr=self.stream is sys.__stderr__, highlight=False)
         before = self.rows[-2] if len(self.rows) > 1 else None
         table = Table(box=None, expand=True, show_header=before is None, pad_edge=False)
-        table.add_column("", width=5)
+        table.add_column("", width=7)
         for heading, ratio in (("claim", 3), ("the paper says", 4), ("measured", 4)):
             table.add_column(heading, ratio=ratio)
         table.add_column("seconds", width=10, justify="right")
-        mark = Text("holds", style="green") if row.holds else Text("FAILS", style="bold red")
+        mark = Text(row.status, style=_STYLES.get(row.status, "bold red"))
         table.add_row(mark, *(Text(text) for text in (row.claim, row.paper_says, row.measured)), when)
         if before is None or before.id != row.id:
             console.print(Text(f"{row.id} ({row.scale} scale)", style="bold"))

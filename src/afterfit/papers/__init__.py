@@ -18,17 +18,36 @@ from pathlib import Path
 
 from afterfit._base.errors import SpecError, error_in_words, nearest, require
 from afterfit._base.rules import discover
-from afterfit.papers._entry import SCALES, Claim, Entry, Finding, Paper, Progress, Row, claim, once, run_all
+from afterfit.papers._entry import (
+    SCALES,
+    Claim,
+    Control,
+    Correction,
+    Entry,
+    Finding,
+    Paper,
+    Progress,
+    Row,
+    claim,
+    control,
+    correction,
+    once,
+    run_all,
+)
 
 __all__ = [
     "SCALES",
     "Claim",
+    "Control",
+    "Correction",
     "Entry",
     "Finding",
     "Paper",
     "Progress",
     "Row",
     "claim",
+    "control",
+    "correction",
     "entries",
     "entries_of",
     "find",

@@ -1,8 +1,10 @@
 """What a figure or theorem of a paper is here: its runs at two scales, its picture, and its claims with their checks.
 
 An entry is declared, not scripted. `runs` says what is to be run, by name; a method marked with `claim` is a claim and
-its check; one marked with `once` computes what several of them need. Whatever such a method asks for by the names of
-its parameters is handed to it: a run or a group of runs, what a `once` method gave, the `scale`.
+its check; one marked with `control` puts the same check to something that it must reject; one marked with `correction`
+checks what a paper should have printed; one marked with `once` computes what several of them need. Whatever such a
+method asks for by the names of its parameters is handed to it: a run or a group of runs, what a `once` method gave, the
+`scale`.
 """
 
 from __future__ import annotations
@@ -26,7 +28,22 @@ if TYPE_CHECKING:
     from afterfit._training.experiment import Experiment
     from afterfit._training.run import Run
 
-__all__ = ["SCALES", "Claim", "Entry", "Finding", "Paper", "Row", "check_scale", "claim", "once", "run_all"]
+__all__ = [
+    "SCALES",
+    "Claim",
+    "Control",
+    "Correction",
+    "Entry",
+    "Finding",
+    "Paper",
+    "Row",
+    "check_scale",
+    "claim",
+    "control",
+    "correction",
+    "once",
+    "run_all",
+]
 
 SCALES = ("quick", "paper")
 _ALWAYS = ("runs", "scale", "progress")  # what can be asked for of every entry
@@ -60,16 +77,50 @@ class Finding:
 
 
 @dataclasses.dataclass(frozen=True)
+class Control:
+    """What a check has to reject, in `words`: a run or a formula that should not show the claim."""
+
+    words: str
+    check: Callable[..., Finding]
+
+
+@dataclasses.dataclass(frozen=True)
+class Correction:
+    """What a paper should have printed, in `words`, and its check.
+
+    `why` is the slip in two lines that a referee can follow, `touches` whether a conclusion of the paper depends on it.
+    """
+
+    words: str
+    why: str
+    touches: str
+    check: Callable[..., Finding]
+
+
+@dataclasses.dataclass(frozen=True)
 class Claim:
     """A claim in words, what the paper `says` of it, and its check.
 
-    `fails` is why it is known not to hold, where it does not. Both may be by scale.
+    `fails` is why it is known not to hold, where it does not. Both may be by scale. Where it is said to hold, its
+    `controls` have to be rejected. With a `correction` it is an erratum: it fails as printed, and the correction holds.
     """
 
     words: str
     says: str | Mapping[str, str]
     fails: str | Mapping[str, str] | None
     check: Callable[..., Finding]
+    controls: tuple[Control, ...] = ()
+    correction: Correction | None = None
+
+    def __post_init__(self):
+        require(
+            self.correction is None or self.fails is None,
+            f"the claim {self.words!r} has a correction, which says why it fails: leave out `fails`.",
+        )
+
+    def holds_at(self, scale: str) -> bool:
+        """Whether it is known to hold at this scale: what the ledger records."""
+        return self.correction is None and self.fails_at(scale) is None
 
     def says_at(self, scale: str) -> str:
         """What the paper says, in the terms of this scale."""
@@ -82,7 +133,12 @@ class Claim:
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """A row of the ledger: one claim of one entry held against what was seen."""
+    """A row of the ledger: one claim of one entry held against what was seen.
+
+    `holds` is whether it does as printed, `control` what the check was seen to reject, `erratum` what should have been
+    printed. `as_recorded` is whether all of it came out as the entry says: a claim that is known to fail fails, of an
+    erratum the correction holds, and every control was rejected.
+    """
 
     id: str
     claim: str
@@ -91,6 +147,16 @@ class Row:
     holds: bool
     scale: str
     seconds: float
+    control: str | None = None
+    erratum: str | None = None
+    as_recorded: bool = True
+
+    @property
+    def status(self) -> str:
+        """holds, erratum or fails, as the entry says; FAILS or HOLDS, where it says otherwise."""
+        if not self.as_recorded:
+            return "HOLDS" if self.holds else "FAILS"
+        return "holds" if self.holds else "fails" if self.erratum is None else "erratum"
 
 
 def claim(
@@ -112,6 +178,45 @@ def claim(
     def mark(check: _Check) -> _Check:
         check.__claim__ = Claim(words, says, fails, check)  # type: ignore[attr-defined]
         return check
+
+    return mark
+
+
+def control(check: Callable[..., Finding], words: str) -> Callable[[_Check], _Check]:
+    """Mark a method as a control of a claim: the same `check`, put to what should not show it. It must be rejected.
+
+    A claim whose control passes is not shown by its check, and does not hold. `words` say what is rejected.
+
+    ```python
+    @control(generalises, "a run without weight decay")
+    def does_not_generalise(self, free):
+        return self.generalises(free)
+    ```
+    """
+
+    def mark(method: _Check) -> _Check:
+        method.__control__ = (check, Control(words, method))  # type: ignore[attr-defined]
+        return method
+
+    return mark
+
+
+def correction(printed: Callable[..., Finding], words: str, *, why: str, touches: str) -> Callable[[_Check], _Check]:
+    """Mark a method as the check of what a paper should have `printed`, which makes the claim of that an erratum.
+
+    The claim's own check is of what is printed and has to fail, this one has to hold. `words` are the statement as it
+    should be, `why` the slip in two lines that a referee can follow, `touches` whether a conclusion depends on it.
+
+    ```python
+    @correction(as_printed, "the factor is 8", why="(74) counts each pair once.", touches="No: a constant.")
+    def with_eight(self, kernels):
+        return self.factor(kernels, 8)
+    ```
+    """
+
+    def mark(method: _Check) -> _Check:
+        method.__correction__ = (printed, Correction(words, why, touches, method))  # type: ignore[attr-defined]
+        return method
 
     return mark
 
@@ -144,7 +249,7 @@ class Entry(abc.ABC):
         members: dict[str, Any] = {}
         for base in reversed(cls.__mro__):
             members |= vars(base)
-        cls.claims = tuple(m.__claim__ for m in members.values() if hasattr(m, "__claim__"))
+        cls.claims = _claims(members)
         if "name" in vars(cls):
             cls._register()
 
@@ -223,9 +328,8 @@ class Entry(abc.ABC):
         def row(claim: Claim) -> Row:
             nonlocal began
             try:
-                found: Finding = evidence.ask(claim.check.__get__(self))
-                seconds = round(time.monotonic() - began, 3)
-                return Row(self.id, claim.words, claim.says_at(scale), found.measured, found.holds, scale, seconds)
+                row = self._judge(claim, evidence, scale)
+                return dataclasses.replace(row, seconds=round(time.monotonic() - began, 3))
             finally:
                 began = time.monotonic()
 
@@ -233,11 +337,37 @@ class Entry(abc.ABC):
             if claim.words not in but:
                 yield functools.partial(row, claim)
 
+    def _judge(self, claim: Claim, evidence: Evidence, scale: str) -> Row:
+        """A claim held against the evidence: its check, and what has to be rejected or, for an erratum, to hold."""
+
+        def ask(check: Callable[..., Finding]) -> Finding:
+            return evidence.ask(check.__get__(self))
+
+        found = ask(claim.check)
+        measured, holds = found.measured, found.holds
+        expected = holds == claim.holds_at(scale)
+        rejected = None
+        if (correction := claim.correction) is not None:
+            corrected = ask(correction.check)
+            rejected = f"what is printed: {measured}"
+            measured = f"as printed: {measured}; corrected: {corrected.measured}"
+            expected &= corrected.holds
+        elif claim.holds_at(scale):
+            controls = {control.words: ask(control.check) for control in claim.controls}
+            rejected = "; ".join(f"{words}: {control.measured}" for words, control in controls.items()) or None
+            if passed := [words for words, control in controls.items() if control.holds]:
+                measured += f"; but the check passes what it should reject, {', '.join(passed)}"
+                holds = expected = False
+        corrected_words = None if correction is None else correction.words
+        says = claim.says_at(scale)
+        return Row(self.id, claim.words, says, measured, holds, scale, 0.0, rejected, corrected_words, expected)
+
     def check_names(self) -> None:
         """Refuse checks that ask for what there is not, at both scales, before anything is run."""
+        checks = [part.check for c in self.claims for part in (c, *c.controls, c.correction) if part is not None]
         for scale in SCALES:
             names = [*self.runs(scale), *_once_methods(self), *_ALWAYS]
-            for method in (self.picture, *(c.check for c in self.claims), *_once_methods(self).values()):
+            for method in (self.picture, *checks, *_once_methods(self).values()):
                 for asked in _parameters(method):
                     require(asked in names, f"{self.id}: {method.__name__} asks for {asked!r}: {nearest(asked, names)}")
 
@@ -264,6 +394,24 @@ class Evidence:
         """A run, or a group of runs by their keys."""
         found, runs = self._declared[name], self._given["runs"]
         return {key: runs[_label(name, key)] for key in found} if isinstance(found, Mapping) else runs[name]
+
+
+def _claims(members: Mapping[str, Any]) -> tuple[Claim, ...]:
+    """The claims among the members of an entry, each with its controls, and its correction if it is an erratum."""
+    claims = {name: member.__claim__ for name, member in members.items() if hasattr(member, "__claim__")}
+    for member in members.values():
+        for mark, field in (("__control__", "controls"), ("__correction__", "correction")):
+            if not hasattr(member, mark):
+                continue
+            of, part = getattr(member, mark)
+            require(
+                of.__name__ in claims,
+                f"{member.__name__} refers to {of.__name__}, which is no claim: {nearest(of.__name__, list(claims))}",
+            )
+            claim = claims[of.__name__]
+            more = (*claim.controls, part) if field == "controls" else part
+            claims[of.__name__] = dataclasses.replace(claim, **{field: more})
+    return tuple(claims.values())
 
 
 def _once_methods(entry: Entry) -> dict[str, Callable[..., Any]]:

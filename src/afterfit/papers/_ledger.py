@@ -18,7 +18,8 @@ from afterfit.papers._entry import Claim, Entry, Row
 
 __all__ = ["Kept", "Ledger"]
 
-_FIELDS = tuple(field.name for field in dataclasses.fields(Row))
+# What every row says, and what only those do that were measured since there are controls and errata.
+_FIELDS = {field.name: field.default is dataclasses.MISSING for field in dataclasses.fields(Row)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,7 +75,7 @@ class Ledger:
         for number, line in enumerate(lines, start=1):
             try:
                 said = json.loads(line)
-                row = Row(**{name: said[name] for name in _FIELDS})
+                row = Row(**{name: said[name] for name, always in _FIELDS.items() if always or name in said})
                 yield Kept(row, said["date"], said["versions"], said["code"])
             except (ValueError, KeyError, TypeError):
                 if line.endswith("}"):  # and not cut off, as by a process that was killed

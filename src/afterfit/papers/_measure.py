@@ -1,14 +1,30 @@
-"""What entries measure alike: the examples of a run, relative distances, slopes on log-log axes, first steps."""
+"""What entries measure alike: the examples of a run, relative distances, slopes and shares with intervals, first steps."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 import afterfit as af
 
-__all__ = ["examples", "first_step", "log_slope", "relative_distance"]
+__all__ = ["Interval", "examples", "first_step", "log_slope", "power_law", "relative_distance", "share"]
+
+
+class Interval(NamedTuple):
+    """A number, and where it lies at 95 % confidence; `3.1 in [2.9, 3.3]`."""
+
+    value: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.value:.3g} in [{self.low:.3g}, {self.high:.3g}]"
+
+    def holds(self, number: float) -> bool:
+        """Whether the number is one of those that the interval leaves possible."""
+        return self.low <= number <= self.high
 
 
 def examples(run: af.Run) -> tuple[np.ndarray, np.ndarray]:
@@ -24,6 +40,26 @@ def relative_distance(at: np.ndarray, goal: np.ndarray) -> float:
 def log_slope(x: Sequence[float] | np.ndarray, y: Sequence[float] | np.ndarray) -> float:
     """The slope of log y against log x."""
     return float(np.polyfit(np.log(x), np.log(y), 1)[0])
+
+
+def power_law(x: Sequence[float] | np.ndarray, y: Sequence[float] | np.ndarray) -> Interval:
+    """The exponent p of y = C·xᵖ by least squares of log y on log x, with Student's interval from their scatter.
+
+    At least three points; those of several seeds may be given one after the other.
+    """
+    from scipy.stats import linregress, t
+
+    fit = linregress(np.log(x), np.log(y))
+    half = float(t.ppf(0.975, len(x) - 2) * fit.stderr)
+    return Interval(float(fit.slope), float(fit.slope) - half, float(fit.slope) + half)
+
+
+def share(hits: int, of: int) -> Interval:
+    """A share of random draws, with the exact interval of Clopper and Pearson."""
+    from scipy.stats import binomtest
+
+    low, high = binomtest(hits, of).proportion_ci(0.95, method="exact")
+    return Interval(hits / of, float(low), float(high))
 
 
 def first_step(steps: np.ndarray, values: np.ndarray, level: float) -> float:
