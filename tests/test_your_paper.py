@@ -63,8 +63,8 @@ def test_an_installed_paper_is_in_the_gallery(installed, tmp_path):
     checked = afterfit("verify", "doe2027", "--json", "-", here=tmp_path, path=installed)
     assert checked.returncode == 0, checked.stderr
     rows = json.loads(checked.stdout)
-    assert [row["id"] for row in rows] == ["doe2027/fig1"] * 3
-    assert all(row["holds"] for row in rows)
+    assert [row["id"] for row in rows] == ["doe2027/fig1"] * 2
+    assert all(row["holds"] and row["control"] for row in rows)
     assert (tmp_path / "results/ledger.jsonl").is_file()
 
 
