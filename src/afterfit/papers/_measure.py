@@ -1,4 +1,4 @@
-"""What entries measure alike: the examples of a run, relative distances, laws and shares with intervals, first steps."""
+"""What entries measure alike: examples of a run, relative distances, laws and shares with intervals, first steps."""
 
 from __future__ import annotations
 
