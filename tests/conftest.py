@@ -36,6 +36,11 @@ settings.register_profile("afterfit", derandomize=True, deadline=None)
 settings.load_profile("afterfit")
 
 
+# Seconds within which something comes that is to come at once, and would else take minutes or years. How quick it is on
+# quiet cores is for benchmarks: here another worker, or a neighbour, may have the cores.
+AT_ONCE = 20.0
+
+
 @pytest.fixture(scope="module")
 def x64():
     """Double precision for one test module. `train` must not need it, so its tests go without."""

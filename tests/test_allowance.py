@@ -8,6 +8,7 @@ import time
 
 import jax
 import pytest
+from conftest import AT_ONCE
 from test_report import read
 
 import afterfit as af
@@ -89,9 +90,7 @@ def test_a_slow_constant_is_left_out_unless_it_is_asked_for(run, rules_forgotten
     for module in ("theory._explain", "_reports.runs"):  # by now all else is compiled
         monkeypatch.setattr(f"afterfit.{module}.LEAST", 0.3)
     quick = dataclasses.replace(run, seconds=0.01)
-    began = time.monotonic()
     page = theory.explain(quick)
-    assert time.monotonic() - began < 10.0
     assert len(pieces) == PIECES, "it was seen at once that it would take too long"
     assert "--thorough" in page.readings.silent[Slow]
     assert "slow: left out" in read(af.report(quick, tmp_path / "r.html")).text
@@ -109,4 +108,4 @@ def test_the_constant_of_boursier_2025_fig_2_gives_up_early():
     began = time.monotonic()
     with jax.enable_x64(True), within(5.0), pytest.raises(TimeIsUp):
         theory.chatterjee_lojasiewicz(posed.problem, posed.initial, radius=10.0)
-    assert time.monotonic() - began < 15.0  # of which nearly all is compiling
+    assert time.monotonic() - began < 3 * AT_ONCE  # of which nearly all is compiling

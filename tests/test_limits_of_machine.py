@@ -7,6 +7,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from conftest import AT_ONCE
 
 import afterfit as af
 from afterfit import Experiment, SpecError
@@ -44,7 +45,6 @@ from afterfit.tasks import (
 
 SMALL = Experiment(SparseRegression(8, 6, 2), Linear(), GradientDescent(0.1, 100), init=Gaussian())
 HUGE = 10**9
-AT_ONCE = 2.0  # seconds, once what it takes is loaded
 af.sweep, af.train  # noqa: B018  (now)
 
 

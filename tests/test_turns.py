@@ -14,6 +14,7 @@ from pathlib import Path
 import jax
 import psutil
 import pytest
+from conftest import AT_ONCE
 
 import afterfit as af
 from afterfit._base.turns import attend, computing
@@ -189,7 +190,7 @@ def test_ctrl_c_ends_a_run_whatever_compiled_code_is_doing():
     assert code == 0, output
     status, observed, ended = output.split()[-3:]
     assert (status, observed) == ("interrupted", "1")
-    assert float(ended) - pressed < 2
+    assert float(ended) - pressed < AT_ONCE
 
 
 SWEEP = """
@@ -234,7 +235,7 @@ def test_ctrl_c_ends_a_sweep_and_leaves_nobody_behind(tmp_path):
         SWEEP.format(steps=10**9, store=str(tmp_path / "store")), ctrl_c=lambda sweep: helpers.extend(helped(sweep))
     )
     assert code in (130, -signal.SIGINT), output
-    assert float(output.split()[1]) - pressed < 2
+    assert float(output.split()[1]) - pressed < AT_ONCE
     assert bool(helpers) == (cores() > 1)
     assert [helper for helper in helpers if helper.is_running()] == []
 
@@ -286,7 +287,7 @@ try:
     with computing():
         print("began", flush=True)
         gc.collect()
-        time.sleep(30)
+        time.sleep(100)
 finally:
     print(time.time())
 """
@@ -297,5 +298,5 @@ def test_ctrl_c_in_the_garbage_collector_is_heard():
     assert code in (130, -signal.SIGINT), output
     began, forgotten, heard, *_ = output.split()
     assert (began, forgotten) == ("began", "forgotten")
-    assert float(heard) - pressed < 5
+    assert float(heard) - pressed < AT_ONCE
     assert output.rstrip().endswith("KeyboardInterrupt")
