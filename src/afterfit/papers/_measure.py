@@ -47,11 +47,13 @@ def power_law(x: Sequence[float] | np.ndarray, y: Sequence[float] | np.ndarray) 
 
     At least three points; those of several seeds may be given one after the other.
     """
-    from scipy.stats import linregress, t
+    from scipy.stats import t
 
-    fit = linregress(np.log(x), np.log(y))
-    half = float(t.ppf(0.975, len(x) - 2) * fit.stderr)
-    return Interval(float(fit.slope), float(fit.slope) - half, float(fit.slope) + half)
+    log_x, log_y = np.log(x), np.log(y)
+    slope, start = np.polyfit(log_x, log_y, 1)
+    variance = np.sum((log_y - start - slope * log_x) ** 2) / (len(log_x) - 2)
+    half = float(t.ppf(0.975, len(log_x) - 2) * np.sqrt(variance / np.sum((log_x - log_x.mean()) ** 2)))
+    return Interval(float(slope), float(slope) - half, float(slope) + half)
 
 
 def share(hits: int, of: int) -> Interval:
