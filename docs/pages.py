@@ -18,6 +18,7 @@ import afterfit
 from afterfit._base.spec import Spec
 from afterfit.papers import SCALES, Claim, Entry, Paper, entries
 from afterfit.papers._ledger import Kept, Ledger
+from afterfit.papers.afterfit2026 import PAPER as FINDINGS
 
 DOCS = Path(__file__).parent
 LEDGER = DOCS / "ledger.jsonl"
@@ -243,21 +244,34 @@ def _measured(rows: list[Kept]) -> Iterator[str]:
 
 def _errata(ours: list[Entry]) -> str:
     parts = [
-        "# Errata",
+        "# Errata and findings",
         "",
         _made("the claims in `src/afterfit/papers/` that have a correction"),
         _fill(
             "What is wrong in the papers as printed, as far as it was found. Each is a row of the [ledger](ledger.md) "
             "that asserts two things: what is printed fails, and what should have been printed holds. `afterfit "
-            "verify` exits with 0 while both do; `--strict` counts every erratum as a failure."
+            "verify` exits with 0 while both do; `--strict` counts every erratum as a failure. "
+            "[Findings of our own](#findings-of-our-own) are at the end."
         ),
         "",
     ]
     for paper, group in _by_paper(ours):
+        if paper == FINDINGS:
+            continue
         found = [(entry, claim) for entry in group for claim in entry.claims if claim.correction]
         parts += [f"## {paper.name}", "", f"**{paper.title}**", "", *(_erratum(*each) for each in found), ""]
         parts += [] if found else ["None was found.", ""]
+    parts += ["## Findings of our own", ""]
+    for entry in ours:
+        if entry.paper == FINDINGS:
+            parts += [*_finding(entry), ""]
     return "\n".join(parts).rstrip() + "\n"
+
+
+def _finding(entry: Entry) -> Iterator[str]:
+    yield from (f"**{entry.where} {entry.title}.**", "", _fill(entry.about), "", _fill(entry.notes), "")
+    claims = "; ".join(claim.words for claim in entry.claims)
+    yield _fill(f"Evidence: [{entry.id}](gallery.md#{_anchor(entry.id)}): {claims}.")
 
 
 def _erratum(entry: Entry, claim: Claim) -> str:

@@ -101,6 +101,8 @@ class Balance(Entry):
                 right.loglog(_STEPS, values, marker=marker, mfc="none", color="k", lw=0.8, label=again)
         right.loglog(_STEPS, 0.05 * np.array(_STEPS), color="0.6", ls=":", label="∝ Δ")
         right.set(xlabel="step Δ of slow time λt", ylabel="largest distance of the direction of w")
+        right.set_xticks(_STEPS, [f"{Δ:g}" for Δ in _STEPS])
+        right.minorticks_off()
         right.legend(fontsize="small", frameon=False)
         return figure
 
