@@ -75,6 +75,8 @@ class Arrays(Task):
             value = getattr(self, name)
             inputs_on_disk = is_mapped(value) and name in ("X", "X_test")
             kept = as_mapped(value, name) if inputs_on_disk else held(np.array(as_numbers(value, name)))
+            if name in ("y", "y_test") and (self.loss_name != "squared" or self.metric_name == "accuracy"):
+                kept = _without_column(kept)
             object.__setattr__(self, name, kept)
         super().__post_init__()
 
@@ -171,6 +173,11 @@ class Arrays(Task):
             object.__setattr__(self, "_sha256", digest_of_arrays(getattr(self, name) for name in _ARRAYS))
         others = self._settings(but=_ARRAYS)
         return {**self._said_of_it(), "shapes": shapes, "sha256": vars(self)["_sha256"], **others}
+
+
+def _without_column(labels: np.ndarray) -> np.ndarray:
+    """Labels of shape (n,), also where they are a column (n, 1): one an example, and not one number a class."""
+    return held(labels[:, 0]) if labels.ndim == 2 and labels.shape[1] == 1 else labels
 
 
 class Images(Task):
