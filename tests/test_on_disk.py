@@ -93,6 +93,42 @@ def test_what_needs_all_inputs_at_once_is_refused_in_a_sentence(tmp_path):
         run.data.inputs.design(N)
 
 
+class Centred(af.models.Model):
+    """Outputs less their mean: each depends on all inputs that are there."""
+
+    def parameters(self, signature):
+        return {"w": af.models.Parameter(signature.inputs)}
+
+    def __call__(self, params, inputs):
+        outputs = inputs @ params["w"]
+        return outputs - jnp.mean(outputs)
+
+
+class Doubled(af.models.LinearModel):
+    """Twice the weights; that it is linear in each input says that it acts on each."""
+
+    def parameters(self, signature):
+        return {"w": af.models.Parameter(signature.inputs)}
+
+    def weights(self, params):
+        return 2 * params["w"]
+
+
+def test_a_model_that_mixes_examples_is_not_trained_on_parts_of_them(tmp_path):
+    """Its means would be those of parts: another run under the same name."""
+    file = mapped(tmp_path, ROWS.astype(np.float32))
+    tasks = [af.tasks.Arrays(X, Y, X[:50], Y[:50]) for X in (np.array(file), file)]
+    given = {"dynamics": af.dynamics.GradientDescent(1e-7, 3), "init": af.inits.Gaussian(0.1), "observations": 3}
+    assert af.train(task=tasks[0], model=Centred(), **given).status == "finished"
+    halves = [af.tasks.Arrays(X, Y, Z[:50], Y[:50]) for X, Z in ((file, np.array(file)), (np.array(file), file))]
+    for task in (tasks[1], *halves):
+        with pytest.raises(SpecError, match=r"Centred does not say.*separate = True.*np.array\(X\)"):
+            af.train(task=task, model=Centred(), **given)
+    for model in (af.models.Linear(), Doubled(), af.models.Tangent(af.models.MLP((3,)))):
+        memory, disk = (af.train(task=task, model=model, **given) for task in tasks)
+        assert np.allclose(disk.curves.train_loss, memory.curves.train_loss, rtol=1e-9)
+
+
 def test_a_file_is_checked_part_by_part(tmp_path, monkeypatch):
     monkeypatch.setattr("afterfit._base.definitions._PART", 400)
     rows = ROWS.astype(np.float32)

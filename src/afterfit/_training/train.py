@@ -28,6 +28,7 @@ from afterfit.dynamics import Dynamics
 from afterfit.dynamics._problem import Problem, pose
 from afterfit.inits import EndOf, Init, Own
 from afterfit.models import Model
+from afterfit.models._inputs import as_inputs
 from afterfit.penalties import NoPenalty, Penalty
 from afterfit.quantities import Quantity
 from afterfit.tasks import Data, Task
@@ -190,6 +191,12 @@ def prepare(experiment: Experiment, data: Data | None = None) -> tuple[Problem, 
     data = experiment.draw() if data is None else data
     for inputs in (data.inputs, data.test_inputs):
         model.check_inputs(inputs)
+        require(
+            model.in_parts or not as_inputs(inputs).on_disk,
+            f"inputs in a memory-mapped file are evaluated some at a time, and {type(model).__name__} does not say that "
+            "each output is a function of its own input alone: say separate = True in its class if it is so, or give "
+            "them in memory, np.array(X).",
+        )
     problem = pose(task, model, experiment.penalty, data)
     dtype = jnp.float64 if task.precision == "double" else jnp.float32
     params = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), initial)

@@ -89,6 +89,11 @@ class Model(Spec):
     def __call__(self, params: PyTree[Array], inputs: Any) -> Array:
         """Outputs, one row per input."""
 
+    @property
+    def in_parts(self) -> bool:
+        """Whether outputs may be had of some inputs at a time, each being a function of its own input alone."""
+        return self.separate
+
     def outputs(self, params: PyTree[Array], inputs: Any) -> Array:
         """Outputs on inputs of any kind: of those on disk, some at a time."""
         return inputs.evaluated(lambda some: self(params, some)) if isinstance(inputs, Inputs) else self(params, inputs)
@@ -167,6 +172,10 @@ class LinearModel(Model):
 
     def __call__(self, params: PyTree[Array], inputs: Any) -> Array:
         return as_inputs(inputs).measure(self.weights(params))
+
+    @property
+    def in_parts(self) -> bool:
+        return self.separate or type(self).__call__ is LinearModel.__call__
 
     def observe(self, params: PyTree[Array]) -> dict[str, Array]:
         weights = self.weights(params)

@@ -53,6 +53,10 @@ class Difference(Model):
         return self.model.separate
 
     @property
+    def in_parts(self) -> bool:
+        return self.model.in_parts
+
+    @property
     def operations(self) -> int:
         return 2 * self.model.operations
 
@@ -95,6 +99,10 @@ class Tangent(Model):
     @property
     def operations(self) -> int:
         return self.model.operations
+
+    @property
+    def in_parts(self) -> bool:
+        return self.model.in_parts
 
     def anchored(self, params: PyTree[Array]) -> Model:
         kind = _LinearTangent if isinstance(self.model, LinearModel) else _Tangent
