@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import numpy as np
 import optax
@@ -24,8 +26,8 @@ from afterfit.dynamics import (
     Optax,
     RiemannianFlow,
 )
-from afterfit.inits import EndOf, Gaussian
-from afterfit.models import DiagonalNet, Linear
+from afterfit.inits import EndOf, Gaussian, Own
+from afterfit.models import MLP, DiagonalNet, Difference, Function, Linear, Tangent
 from afterfit.penalties import L2
 
 HALVING = {"kind": "exponential_decay", "init_value": 1.0, "transition_steps": 50, "decay_rate": 0.5}
@@ -60,6 +62,83 @@ def test_a_run_in_two_parts_is_the_whole_run_bit_for_bit(dynamics, tmp_path):
         assert rest.curves["step"].values[-1] == 100
         assert rest.curves["time"].values[-1] == pytest.approx(whole.curves["time"].values[-1], rel=1e-14)
         jax.tree.map(np.testing.assert_array_equal, rest.memory, whole.memory)
+
+
+class Layers(NamedTuple):
+    b: Any
+    a: Any
+
+
+class Net(eqx.Module):
+    b: Any
+    a: Any
+    layers: tuple = ()
+
+    def __call__(self, x):
+        return self.b @ jax.numpy.tanh(self.a @ x)
+
+
+def by_name(params, x):
+    return params.b @ jax.numpy.tanh(params.a @ x)
+
+
+def by_place(params, x):
+    return params[10] @ jax.numpy.tanh(params[2] @ x)
+
+
+def called(params, x):
+    return params(x) + sum(layer.bias[0] for layer in params.layers if layer is not None)
+
+
+A, B = X[:2] / 3, np.array([0.3, -0.2])
+LAYERS = (eqx.filter(eqx.nn.Linear(1, 1, key=jax.random.key(0)), eqx.is_array), None) * 2
+TREES = {
+    "named tuple": (by_name, Layers(B, A)),
+    "module": (called, Net(B, A, LAYERS)),
+    "whole numbers": (by_place, {10: B, 2: A}),
+    "tuple": (by_place, tuple(np.zeros(1) if k not in (2, 10) else (A if k == 2 else B) for k in range(11))),
+}
+
+
+@pytest.mark.parametrize("tree", TREES)
+def test_parameters_of_any_tree_go_on_from_files(tree, tmp_path):
+    """A file has lists and tables only, and tables in another order."""
+    function, initial = TREES[tree]
+    given = {"model": Function(function, initial), "penalty": None}
+    whole = trained(GradientDescent(1e-2, 10), init=Own(), **given)
+    part = trained(GradientDescent(1e-2, 6), init=Own(), **given)
+    assert whole.id
+    loaded = af.load(part.save(tmp_path / "part"))
+    rest = trained(GradientDescent(1e-2, 4), loaded, **given)
+    np.testing.assert_array_equal(flat(rest.params), flat(whole.params))
+    anew = trained(GradientDescent(1e-2, 4), init=af.inits.From(loaded.params), **given)
+    np.testing.assert_array_equal(flat(anew.params), flat(whole.params))
+
+
+def test_the_name_tells_the_classes_that_parameters_are_of():
+    class Other(Net):
+        def __call__(self, x):
+            return self.b @ jax.numpy.sin(self.a @ x)
+
+    models = [Function(called, kind(B, A, LAYERS)) for kind in (Net, Net, Other)]
+    ids = [af.Experiment(task=task(), model=model, dynamics=GradientDescent(1e-2, 4)).id for model in models]
+    assert ids[0] == ids[1] != ids[2]
+
+
+@pytest.mark.parametrize("model", [Tangent(MLP((4,))), Difference(MLP((4,))), Tangent(Difference(MLP((4,))))])
+def test_a_wrapped_model_in_parts_is_the_whole_run_bit_for_bit(model, tmp_path):
+    """It is linearised where the first part began, and the two copies of a difference go each from where it was."""
+    given = {"model": model, "init": af.inits.He()}
+    descent = GradientDescent(1e-2, 60)
+    whole, first = trained(descent.replace(steps=100), **given), trained(descent, **given)
+    for start in (first, af.load(first.save(tmp_path / "first"))):
+        second = trained(descent.replace(steps=20), start, model=model, init=None)
+        third = trained(descent.replace(steps=20), second, model=model, init=None)
+        np.testing.assert_array_equal(flat(third.params), flat(whole.params))
+        assert float(third.curves.train_loss[-1]) == float(whole.curves.train_loss[-1])
+    if model.has_anchor:
+        with pytest.raises(SpecError, match="linearised where its run began.*EndOf"):
+            trained(descent, af.load(second.save(tmp_path / "second")), model=model, init=None)
 
 
 def test_the_curves_are_those_of_both_on_one_clock():

@@ -38,6 +38,7 @@ __all__ = [
     "code_of",
     "compiled",
     "digest",
+    "digest_if_told",
     "digest_of_arrays",
     "held",
     "is_mapped",
@@ -50,7 +51,7 @@ class Untold(AfterfitError):
     """What something computes cannot be told; the message says of what, and why."""
 
 
-def digest(thing: Callable[..., Any]) -> str:
+def digest(thing: Any) -> str:
     """16 hex digits that change with anything that a class or function computes; `Untold` where that cannot be told.
 
     They are the same in every process of one minor version of Python. Code that was typed at a prompt, and a lambda,
@@ -64,7 +65,7 @@ def digest(thing: Callable[..., Any]) -> str:
     return seen.digest
 
 
-def code_of(thing: Callable[..., Any], where: str) -> str:
+def code_of(thing: Any, where: str) -> str:
     """`digest`, and where there is none the place of `thing` in what `Untold` says."""
     try:
         return digest(thing)
@@ -75,11 +76,15 @@ def code_of(thing: Callable[..., Any], where: str) -> str:
 def said_of_function(function: Callable[..., Any]) -> dict[str, str | None]:
     """What plain data say of a function of the user's: its name, and a digest of its code where there is one."""
     named = function if hasattr(function, "__qualname__") else type(function)
+    return {"function": f"{named.__module__}.{named.__qualname__}", "function_code": digest_if_told(function)}
+
+
+def digest_if_told(thing: Any) -> str | None:
+    """`digest`, None where there is none."""
     try:
-        code = digest(function)
+        return digest(thing)
     except Untold:
-        code = None
-    return {"function": f"{named.__module__}.{named.__qualname__}", "function_code": code}
+        return None
 
 
 def digest_of_arrays(arrays: Iterable[Any]) -> str:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from afterfit._base.errors import require
+from afterfit._base.errors import SpecError, require
+from afterfit._base.files import json_text
 from afterfit._diagnose.words import power_of_ten
 from afterfit._training.experiment import Experiment
 from afterfit.dynamics import Dynamics
+from afterfit.inits import Init
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -42,7 +45,8 @@ class Past:
         """Refuse an experiment that does not go on from this: on other data, with another model, on another clock."""
         if self.run is None:
             return
-        spec, now = self.run.spec, experiment.to_dict()
+        # As files say it: a run that was read has lists for tuples, and words for whole numbers as names.
+        spec, now = (json.loads(json_text(said)) for said in (self.run.spec, experiment.to_dict()))
         require(
             self.run.status != "diverged",
             f"a run that diverged leaves nothing to go on from: begin anew, with {experiment.dynamics.knob}.",
@@ -59,6 +63,19 @@ class Past:
             f"the run's clock is the {clock}, that of {type(experiment.dynamics).__name__} the "
             f"{experiment.dynamics.clock}: these cannot be continued. Use init=af.inits.From(run.params).",
         )
+
+    @property
+    def first_init(self) -> Init:
+        """Where it all began, before the first of the runs that go on from one another."""
+        assert self.run is not None
+        try:
+            init = Init.from_dict(self.run.spec["init"]) if self.run.origin is None else self.run.origin.init
+        except SpecError as error:
+            raise SpecError(
+                "a model that is linearised where its run began cannot be gone on with, since where that was is not in "
+                f"the files of the run ({str(error).rstrip('.')}): go on from the run while it is in memory."
+            ) from None
+        return init if init.past is None else Past.of(init.past).first_init
 
     @property
     def initial_loss(self) -> float | None:

@@ -184,10 +184,12 @@ def prepare(experiment: Experiment, data: Data | None = None) -> tuple[Problem, 
     task, model = experiment.task, experiment.model
     as_compiled_last((task, model, experiment.penalty, experiment.dynamics, *experiment.observe.values()))
     check_size(experiment)  # before any data are drawn
-    Past.of(experiment.init.past).check(experiment)
+    past = Past.of(experiment.init.past)
+    past.check(experiment)
     task.criteria.at()  # are they possible?
-    # Streams of one seed: 0 is the data's (Experiment.draw), 1 the initialisation's.
-    initial = model.initialise(experiment.init, task.signature, np.random.default_rng([experiment.seed, 1]))
+    params = _initialised(experiment, experiment.init)
+    # A run that goes on has the model of the whole run, which began where the first of them did.
+    anchor = _initialised(experiment, past.first_init) if model.has_anchor and past.run is not None else params
     data = experiment.draw() if data is None else data
     for inputs in (data.inputs, data.test_inputs):
         model.check_inputs(inputs)
@@ -198,9 +200,7 @@ def prepare(experiment: Experiment, data: Data | None = None) -> tuple[Problem, 
             "them in memory, np.array(X).",
         )
     problem = pose(task, model, experiment.penalty, data)
-    dtype = jnp.float64 if task.precision == "double" else jnp.float32
-    params = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), initial)
-    problem = eqx.tree_at(lambda p: p.model, problem, problem.model.anchored(params))
+    problem = eqx.tree_at(lambda p: p.model, problem, problem.model.anchored(anchor))
     outputs = shape_of(
         "the model", lambda p: problem.model.outputs(p, problem.data.inputs), params, in_words=not model.responsive
     )
@@ -217,3 +217,12 @@ def prepare(experiment: Experiment, data: Data | None = None) -> tuple[Problem, 
     if not model.responsive:
         check_own_model(problem, params, outputs)
     return eqx.tree_at(lambda p: p.penalty, problem, numbers_as_arrays(problem.penalty, params)), params
+
+
+def _initialised(experiment: Experiment, init: Init) -> PyTree[Array]:
+    """The parameters where `init` begins, on the experiment's task and with its seed."""
+    # Streams of one seed: 0 is the data's (Experiment.draw), 1 the initialisation's.
+    rng, task = np.random.default_rng([experiment.seed, 1]), experiment.task
+    dtype = jnp.float64 if task.precision == "double" else jnp.float32
+    initial = experiment.model.initialise(init, task.signature, rng)
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), initial)

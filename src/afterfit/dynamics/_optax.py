@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from afterfit._base.definitions import Untold, code_of, digest
+from afterfit._base.definitions import code_of, digest_if_told
 from afterfit._base.errors import SpecError, nearest, require
 from afterfit._base.spec import plain_number
 
@@ -90,10 +90,7 @@ def said_of(value: Any) -> Any:
         return value
     if type(value) is tuple:
         return [said_of(part) for part in value]
-    try:
-        return {"code": digest(value)}
-    except Untold:
-        return {"code": None}
+    return {"code": digest_if_told(value)}
 
 
 def codes_of(value: Any, where: str) -> Iterator[str]:

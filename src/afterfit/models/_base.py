@@ -135,6 +135,11 @@ class Model(Spec):
         """This model for a run that starts at `params`; most do not care where."""
         return self
 
+    @property
+    def has_anchor(self) -> bool:
+        """Whether it depends on where a run starts."""
+        return type(self).anchored is not Model.anchored
+
     def weight_kernel(self, params: PyTree[Array]) -> Array | None:
         """κ with JJᵀ = X diag(κ) Xᵀ, for a model of a vector whose weights each have parameters of their own."""
         return None
