@@ -193,6 +193,67 @@ def test_checkpoints_of_the_second_part_are_on_the_continued_clock():
         trained(GradientDescent(1e-2, 40), part, checkpoints=[0.5])
 
 
+COSINE = {"kind": "cosine_decay_schedule", "init_value": 1.0, "decay_steps": 100}
+ONES = {"kind": "constant_schedule", "value": 1.0}
+
+
+def test_an_optimiser_goes_on_with_its_own_memory_only(tmp_path):
+    """The velocity of one has the shapes of the second moments of another."""
+    velocity = trained(Optax(optax.sgd(1e-2, 0.9), steps=30))
+    stored = af.load(velocity.save(tmp_path / "velocity"))
+    for start in (velocity, stored):
+        scaled = trained(Optax(optax.rmsprop(1e-3), steps=30), start)
+        fresh = trained(Optax({"kind": "rmsprop", "learning_rate": 1e-3}, steps=30), init=af.inits.From(start.params))
+        np.testing.assert_array_equal(flat(scaled.params), flat(fresh.params))
+        assert "does not fit this one" in scaled.message
+    # With other numbers it is the same, given as a table or not.
+    table = {"kind": "sgd", "learning_rate": 1e-3, "momentum": 0.9}
+    slower = [trained(Optax(rate, steps=1), stored) for rate in (optax.sgd(1e-3, 0.9), table)]
+    fresh = trained(Optax(table, steps=1), init=af.inits.From(stored.params))
+    np.testing.assert_array_equal(flat(slower[0].params), flat(slower[1].params))
+    assert np.abs(flat(slower[0].params) - flat(fresh.params)).max() > 1e-4
+    assert not slower[0].message
+
+
+@pytest.mark.parametrize("more", [{"schedule": ONES}, {"batch": 4}, {"batch": 4, "schedule": ONES}])
+def test_moments_go_on_when_batches_or_a_schedule_come_or_go(more):
+    part = trained(AdamW(1e-2, 30))
+    same, other = (trained(AdamW(1e-2, 10, **settings), part) for settings in ({}, more))
+    np.testing.assert_allclose(flat(other.params), flat(same.params), rtol=1e-12)  # a batch of all, factors of one
+    back = trained(AdamW(1e-2, 10), other)
+    np.testing.assert_allclose(flat(back.params), flat(trained(AdamW(1e-2, 10), same).params), rtol=1e-12)
+
+
+def test_the_place_in_an_epoch_is_that_of_batches_of_one_size():
+    part = trained(SGD(1e-2, 3, batch=1))
+    assert [int(trained(SGD(1e-2, 1, batch=size), part).memory[0]) for size in (1, 2)] == [0, 1]
+
+
+def test_a_schedule_goes_on_where_it_was():
+    part, whole = (trained(SGD(1e-2, steps, batch=3, schedule=COSINE)) for steps in (60, 100))
+    begun, ended = (float(run.curves.time[-1]) for run in (part, whole))
+    times = [begun + share * (ended - begun) for share in (0.3, 0.9)]
+    rest = trained(SGD(1e-2, 40, batch=3, schedule=COSINE), part, checkpoints=times)
+    once = trained(SGD(1e-2, 100, batch=3, schedule=COSINE), checkpoints=times)
+    assert rest.checkpoints.steps == once.checkpoints.steps
+    assert rest.checkpoints.times == pytest.approx(times, abs=1e-2)
+    with pytest.raises(SpecError, match=r"positive at the first step.*got 0.0.*goes on at step 100: give a longer one"):
+        trained(SGD(1e-2, 40, batch=3, schedule=COSINE), whole)
+
+
+def test_a_memory_that_only_jax_has_a_type_for_goes_on_from_files(tmp_path):
+    halves = Optax(optax.adam(1e-2, mu_dtype=jax.numpy.bfloat16), steps=10)
+    part, whole = trained(halves), trained(halves.replace(steps=20))
+    for start in (part, af.load(part.save(tmp_path / "part"))):
+        rest = trained(halves, start)
+        np.testing.assert_array_equal(flat(rest.params), flat(whole.params))
+
+
+def test_what_was_done_is_told_of_the_part_that_took_the_time():
+    rest = trained(GradientDescent(1e-2, 40), trained(GradientDescent(1e-2, 60)))
+    assert (rest.work, int(rest.curves.step[-1])) == ({"steps": 40}, 100)
+
+
 def test_an_interrupted_run_is_gone_on_with():
     part = dataclasses.replace(trained(GradientDescent(1e-2, 60)), status="interrupted")
     whole = trained(GradientDescent(1e-2, 100))

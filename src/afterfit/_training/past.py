@@ -13,7 +13,7 @@ from afterfit._base.errors import SpecError, require
 from afterfit._base.files import json_text
 from afterfit._diagnose.words import power_of_ten
 from afterfit._training.experiment import Experiment
-from afterfit.dynamics import Dynamics
+from afterfit.dynamics._base import Remembered
 from afterfit.inits import Init
 
 if TYPE_CHECKING:
@@ -87,10 +87,13 @@ class Past:
         """When it ended."""
         return power_of_ten(self.log10_time)
 
-    def memory(self, dynamics: Dynamics) -> list[np.ndarray] | None:
-        """What the same kind of dynamics remembered at the end; None if it was another."""
-        same = self.run is not None and self.run.spec["dynamics"]["kind"] == dynamics.kind
-        return self.run.memory if self.run is not None and same else None
+    @property
+    def remembered(self) -> Remembered | None:
+        """What its dynamics remembered at the end; None if there is no past."""
+        if self.run is None:
+            return None
+        dynamics = self.run.spec["dynamics"]
+        return Remembered(self.run.memory, self.run.memory_kind or dynamics["kind"], dynamics)
 
     def continued(self, own: float, began: float) -> float:
         """log₁₀ of the time on the continued clock, from what the dynamics' own clock says now and said at the start.

@@ -89,7 +89,7 @@ class Run:
     dynamics); `work` counts what was done, `seconds` how long it took. `id` is the name of the experiment that was
     asked for (empty if it has none), `ended` when training ended, in seconds since 1970 (0 if that is not known),
     and `versions` what it was computed with. `checkpoints` are the parameters on the way, where they were asked for,
-    and `memory` the arrays that an optimiser remembered at the end. `origin` is the experiment itself, while it is in
+    and `memory` the arrays that an optimiser remembered at the end, of the `memory_kind` that it has. `origin` is the experiment itself, while it is in
     memory; a loaded run has only its `spec`.
     """
 
@@ -108,6 +108,7 @@ class Run:
     versions: dict[str, str] = dataclasses.field(default_factory=versions_here, repr=False)
     checkpoints: Checkpoints = dataclasses.field(default_factory=lambda: Checkpoints.held([]))
     memory: list[np.ndarray] = dataclasses.field(default_factory=list, repr=False)
+    memory_kind: str = dataclasses.field(default="", repr=False)
     origin: Experiment | None = dataclasses.field(default=None, repr=False, compare=False)
 
     @functools.cached_property
@@ -270,6 +271,7 @@ class Run:
             curves=curves,
             params=_arrays(files, "params.npz", where),
             memory=_arrays(files, _MEMORY, where) if facts["memory"] else [],
+            memory_kind=facts["memory_kind"],
             checkpoints=Checkpoints([float(time) for time in times], steps, read),
             metric=facts["metric"],
             criteria=Criteria(*(Threshold(**facts["criteria"][side]) for side in ("train", "test"))),
@@ -312,6 +314,7 @@ class Run:
             },
             "versions": self.versions,
             "memory": bool(self.memory),
+            "memory_kind": self.memory_kind,
             "checkpoints": [self.checkpoints.log10_times, self.checkpoints.steps],
         }
 
@@ -416,6 +419,7 @@ _SAID = {
     "final": dict,
     "versions": dict,
     "memory": bool,
+    "memory_kind": str,
     "checkpoints": list,
 }
 _NOT_SAID_AT_FIRST = {
@@ -426,6 +430,7 @@ _NOT_SAID_AT_FIRST = {
     "verdict": None,
     "final": {},
     "memory": False,
+    "memory_kind": "",
     "checkpoints": [[], []],
 }
 

@@ -214,6 +214,7 @@ def prepare(experiment: Experiment, data: Data | None = None) -> tuple[Problem, 
     )
     check_program(jax.grad(problem.loss), params, problem.data.n)
     experiment.dynamics.check(problem, params)
+    experiment.dynamics.check_past(past.remembered)
     if not model.responsive:
         check_own_model(problem, params, outputs)
     return eqx.tree_at(lambda p: p.penalty, problem, numbers_as_arrays(problem.penalty, params)), params

@@ -12,7 +12,7 @@ from jaxtyping import Array, PyTree
 
 from afterfit._base.errors import SpecError, require
 from afterfit.dynamics._base import State
-from afterfit.dynamics._optax import as_recipe, codes_of, made, said_of
+from afterfit.dynamics._optax import as_recipe, codes_of, made, makers_of, said_of
 from afterfit.dynamics._optimiser import Optimiser
 from afterfit.dynamics._problem import Problem
 
@@ -101,6 +101,10 @@ class Optax(Optimiser):
     def optimiser(self) -> Any:
         """The Optax transformation."""
         return made(self.transformation, "dynamics.transformation")
+
+    @property
+    def memory_kind(self) -> str:
+        return f"{self.kind}: {' '.join(makers_of(self.optimiser()))}"
 
     def begin(self, params: PyTree[Array]) -> Any:
         return jax.tree.map(_as_numbers, self.optimiser().init(params))

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, Int, Key, PyTree
 
 from afterfit._base.errors import require
 from afterfit._base.spec import later
-from afterfit.dynamics._base import Discrete, State
+from afterfit.dynamics._base import Discrete, Remembered, State, refilled
 from afterfit.dynamics._optax import as_recipe, codes_of, made, said_of
 from afterfit.dynamics._problem import Problem
 
@@ -41,6 +41,18 @@ class Memory(NamedTuple):
     own: Any
     epoch: Epoch | None
     clock: Clock | None
+
+
+def _parts(past: Remembered) -> Memory:
+    """The arrays that an optimiser remembered, in the order of `Memory`: what it was told says which there are."""
+    own, epoch, clock = list(past.arrays), None, None
+    if past.dynamics.get("schedule") is not None:
+        *own, steps, total = own
+        clock = Clock(steps, total)
+    if past.dynamics.get("batch") is not None:
+        *own, batches, order = own
+        epoch = Epoch(batches, order)
+    return Memory(own, epoch, clock)
 
 
 class Optimiser(Discrete):
@@ -124,11 +136,33 @@ class Optimiser(Discrete):
             return super().log10_time(state)
         return jnp.log10(state.memory.clock.total * self.lr)
 
-    def positions(self, times: np.ndarray) -> np.ndarray:
+    def recalled(self, memory: Memory, past: Remembered) -> tuple[Memory, str]:
+        """Its own memory, the place in an epoch and that in a schedule, each where it fits."""
+        if past.dynamics.get("kind") != self.kind:
+            return memory, ""
+        before = _parts(past)
+        own = refilled(memory.own, before.own) if past.kind == self.memory_kind else None
+        epoch = refilled(memory.epoch, before.epoch or []) if past.dynamics.get("batch") == self.batch else None
+        clock = refilled(memory.clock, before.clock or [])
+        lost = own is None and bool(before.own) and bool(jax.tree.leaves(memory.own))
+        went_on = Memory(
+            own=memory.own if own is None else own,
+            epoch=memory.epoch if epoch is None else epoch,
+            clock=memory.clock if clock is None else clock,
+        )
+        return went_on, "what the optimiser remembered does not fit this one, which began without." if lost else ""
+
+    def _first(self, past: Remembered | None) -> int:
+        """The step at which its schedule is when a run begins, or goes on."""
+        clock = _parts(past).clock if past is not None and past.dynamics.get("kind") == self.kind else None
+        return 0 if clock is None else int(clock.steps)
+
+    def positions(self, times: np.ndarray, past: Remembered | None = None) -> np.ndarray:
         if self.schedule is None:
             return super().positions(times)
         # From a step on, the sum of the factors of all steps before it and its own.
-        reached = np.cumsum(jax.vmap(self._factor)(jnp.arange(self.steps))) * self.lr
+        steps = self._first(past) + jnp.arange(self.steps)
+        reached = np.cumsum(jax.vmap(self._factor)(steps)) * self.lr
         return 1 + np.searchsorted(reached, times * (1 - 1e-9))
 
     def check(self, problem: Problem, params: PyTree[Array]) -> None:
@@ -136,13 +170,18 @@ class Optimiser(Discrete):
             self.batch is None or self.batch <= problem.data.n,
             f"batch must be at most the number of examples, {problem.data.n}, got {self.batch}.",
         )
-        if self.schedule is not None:
-            first, last = (float(self._factor(jnp.asarray(k))) for k in (0, self.steps - 1))
-            require(
-                0 < first < math.inf and 0 <= last < math.inf,
-                "a schedule multiplies lr by a finite factor, positive at the first step (else it moves nothing) and "
-                f"0 or more at the last: got {first} and {last}. Begin a warm-up above 0.",
-            )
+
+    def check_past(self, past: Remembered | None) -> None:
+        if self.schedule is None:
+            return
+        begin = self._first(past)
+        first, last = (float(self._factor(jnp.asarray(begin + k))) for k in (0, self.steps - 1))
+        advice = f"The schedule goes on at step {begin}: give a longer one." if begin else "Begin a warm-up above 0."
+        require(
+            0 < first < math.inf and 0 <= last < math.inf,
+            "a schedule multiplies lr by a finite factor, positive at the first step (else it moves nothing) and "
+            f"0 or more at the last: got {first} and {last}. {advice}",
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Its settings; a schedule that was given as a function is told by a digest of its code."""
