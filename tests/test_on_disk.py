@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pickle
 import subprocess
 import sys
 
@@ -127,6 +129,39 @@ def test_a_model_that_mixes_examples_is_not_trained_on_parts_of_them(tmp_path):
     for model in (af.models.Linear(), Doubled(), af.models.Tangent(af.models.MLP((3,)))):
         memory, disk = (af.train(task=task, model=model, **given) for task in tasks)
         assert np.allclose(disk.curves.train_loss, memory.curves.train_loss, rtol=1e-9)
+
+
+def test_other_processes_open_the_file_in_place_of_getting_it(tmp_path):
+    file = mapped(tmp_path, np.tile(ROWS, (500, 1)).astype(np.float32))
+    n = len(file)
+    for X, X_test in ((file[n // 2 :], file[:50]), (file[::-2], file[1:51, ::-1])):
+        task = af.tasks.Arrays(X, np.ones(len(X)), X_test, np.ones(50))
+        sent = pickle.dumps(task)
+        assert len(sent) < file.nbytes / 2
+        for _ in range(2):  # and once more from there
+            task = pickle.loads(sent)  # noqa: S301
+            assert isinstance(task.draw(np.random.default_rng(0)).inputs, _inputs.OnDisk)
+            np.testing.assert_array_equal(task.X, X)
+            np.testing.assert_array_equal(task.X_test, X_test)
+            sent = pickle.dumps(task)
+    (tmp_path / "X.npy").unlink()
+    with pytest.raises(SpecError, match=r"X.npy, which is not there.*np.array\(X\)"):
+        pickle.loads(sent)  # noqa: S301
+
+
+def test_a_file_that_was_written_to_is_another_task(tmp_path):
+    task = task_of(mapped(tmp_path, ROWS.astype(np.float32)), "single")
+    experiment = af.Experiment(task, MLP["model"], ADAM.replace(steps=2), init=MLP["init"])
+    named = experiment.id
+    again = np.load(tmp_path / "X.npy", mmap_mode="r+")
+    for change in (0, 1):
+        again[0, 0] += change
+        again.flush()
+        os.utime(tmp_path / "X.npy", ns=(change, change))
+        if not change:
+            assert af.run_experiment(experiment).id == named, "the same numbers"
+    with pytest.raises(SpecError, match=r"X.npy was written to since this task was made.*anew"):
+        af.run_experiment(experiment)
 
 
 def test_a_file_is_checked_part_by_part(tmp_path, monkeypatch):

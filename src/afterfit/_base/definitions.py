@@ -20,6 +20,7 @@ import importlib
 import importlib.metadata
 import importlib.util
 import inspect
+import mmap
 import sys
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -30,9 +31,10 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from afterfit._base.errors import AfterfitError
+from afterfit._base.errors import AfterfitError, require
 
 __all__ = [
+    "Mapped",
     "Untold",
     "as_compiled_last",
     "code_of",
@@ -122,7 +124,38 @@ def held(array: Any) -> np.ndarray:
 
 def is_mapped(array: Any) -> bool:
     """Whether an array is in a file that is mapped into memory, and cannot be written to by it."""
-    return isinstance(array, np.memmap) and not array.flags.writeable
+    in_file = isinstance(array, np.memmap) and array.filename is not None
+    return in_file and not array.flags.writeable
+
+
+@dataclasses.dataclass(frozen=True)
+class Mapped:
+    """Where an array is that is mapped into memory: what another process opens in place of having all of it sent."""
+
+    path: str
+    offset: int
+    dtype: np.dtype
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    @classmethod
+    def of(cls, array: np.memmap) -> Mapped:
+        """The place of an array, which may be a part of what is mapped."""
+        mapped: Any = array._mmap  # pyright: ignore[reportAttributeAccessIssue]
+        begins = array.offset - array.offset % mmap.ALLOCATIONGRANULARITY  # a mapping begins with a page
+        offset = begins + array.ctypes.data - np.frombuffer(mapped, np.uint8).ctypes.data
+        return cls(str(array.filename), offset, array.dtype, array.shape, array.strides)
+
+    def opened(self) -> np.memmap:
+        """The array, from its file."""
+        require(
+            Path(self.path).is_file(),
+            f"the data are in the file {self.path}, which is not there: put it in the same place on every machine that "
+            "computes, or give the data in memory, np.array(X).",
+        )
+        whole = np.memmap(self.path, np.uint8, "r")
+        first = whole[self.offset : self.offset + self.dtype.itemsize].view(self.dtype)
+        return np.lib.stride_tricks.as_strided(first, self.shape, self.strides, subok=True, writeable=False)
 
 
 # ------------------------------------------------------------------------------------------- what JAX has compiled
