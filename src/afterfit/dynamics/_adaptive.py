@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -84,6 +84,8 @@ class Optax(Optimiser):
     their chain. An object is told by a digest of its code and of all numbers in it, and exists in Python only. What
     asks for more than gradient and parameters (`lbfgs`) cannot be used.
     """
+
+    told: ClassVar[tuple[str, ...]] = ("schedule", "transformation")
 
     transformation: Any  # pyright: ignore[reportGeneralTypeIssues]  (what has a default comes by name only)
     lr: float = eqx.field(default=1.0, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import math
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -73,6 +73,8 @@ class Optimiser(Discrete):
     af.dynamics.GradientDescent(0.1, 10_000, momentum=0.9, schedule=schedule)
     ```
     """
+
+    told: ClassVar[tuple[str, ...]] = ("schedule",)
 
     batch: int | None = later(None)
     schedule: Any = later(None)
