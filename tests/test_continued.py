@@ -137,7 +137,7 @@ def test_a_wrapped_model_in_parts_is_the_whole_run_bit_for_bit(model, tmp_path):
         np.testing.assert_array_equal(flat(third.params), flat(whole.params))
         assert float(third.curves.train_loss[-1]) == float(whole.curves.train_loss[-1])
     if model.has_anchor:
-        with pytest.raises(SpecError, match="linearised where its run began.*EndOf"):
+        with pytest.raises(SpecError, match=r"linearised where its run began.*EndOf"):
             trained(descent, af.load(second.save(tmp_path / "second")), model=model, init=None)
 
 
@@ -299,6 +299,32 @@ def test_what_is_no_continuation_is_refused(changed, said):
     part = trained(GradientDescent(1e-2, 5))
     with pytest.raises(SpecError, match=said):
         trained(**{"dynamics": GradientDescent(1e-2, 5), "start": part} | changed)
+
+
+def test_another_lambda_is_another_model():
+    """Plain data say the same of both: that they have no name."""
+    one, other = (Function(f, {"w": X[0]}) for f in (lambda p, x: p["w"] @ x, lambda p, x: 2 * p["w"] @ x))
+    part = trained(GradientDescent(1e-2, 5), model=one, init=Own())
+    assert trained(GradientDescent(1e-2, 5), part, model=one).status == "finished"
+    with pytest.raises(SpecError, match=r"goes on with its own model.*a lambda has no name.*it was trained with"):
+        trained(GradientDescent(1e-2, 5), part, model=other)
+
+
+def first(params, data):
+    return jax.tree.leaves(params)[0].ravel()[0]
+
+
+def first_two(params, data):
+    return jax.tree.leaves(params)[0].ravel()[:2]
+
+
+def test_a_curve_goes_on_in_its_shape():
+    for before, now in ((first_two, first), (first, first_two)):
+        part = trained(GradientDescent(1e-2, 5), observe={"seen": before})
+        with pytest.raises(SpecError, match=r"observed 'seen' with the shape .* under another name"):
+            trained(GradientDescent(1e-2, 5), part, observe={"seen": now})
+    both = trained(GradientDescent(1e-2, 5), part, observe={"seen_too": first_two})
+    assert np.isnan(both.curves["seen_too"].values[0]).all()
 
 
 def test_a_diverged_run_is_not_gone_on_with_and_theory_does_not_speak_of_two_penalties():

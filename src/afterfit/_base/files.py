@@ -107,7 +107,7 @@ def arrays_to_npz(tree: Any) -> bytes:
 
 
 def leaves_by_place(tree: Any) -> dict[str, Any]:
-    """The leaves of a tree by their places, `['layers']['0']`, in words: the same before it is written and once read."""
+    """The leaves of a tree by their places in words, `['layers']['0']`: the same once it was written and read."""
     return {"".join(f"[{str(key)!r}]" for key in place): leaf for place, leaf in _leaves(tree)}
 
 

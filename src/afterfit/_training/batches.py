@@ -55,6 +55,7 @@ class Lane:
             self.traced = eqx.tree_at(lambda d: d.steps, self.traced, jnp.asarray(self.traced.steps))
         self.key = jax.random.key(experiment.seed)
         self.past = Past.of(experiment.init.past)  # of a run that goes on from another
+        self.past.check_curves(lambda: jax.eval_shape(self.problem.observe, params))
         self._origin = self.past.step if dynamics.in_steps else 0  # its own first position
         self.targets, self._kept = self._places()
         self.checkpoints: list[tuple[float, int, PyTree[np.ndarray]]] = []  # log₁₀ time, step, parameters
@@ -75,6 +76,7 @@ class Lane:
             kept = np.round(np.linspace(0 if wanted > 1 else len(targets), len(targets), wanted))
             return targets + self._origin, set(kept.astype(int).tolist())
         since = np.array(wanted) - self.past.time
+        since[np.abs(since) <= 1e-9 * self.past.time] = 0.0  # what is less is rounding
         require(
             since[0] >= 0, f"the run begins at t={self.past.time:.4g}: a checkpoint at t={wanted[0]:.4g} is before."
         )
@@ -83,9 +85,10 @@ class Lane:
             not np.any(positions > dynamics.end * (1 + 1e-9)),  # what is beyond by less is rounding
             f"the run ends before t={wanted[-1]:.4g}, for which a checkpoint is asked: train it longer.",
         )
-        positions = np.minimum(positions, targets[-1])
+        at_start = since[0] == 0 or bool(np.any(positions == 0))  # also where it is less than a step away
+        positions = np.minimum(positions[positions > 0], targets[-1])
         targets = np.union1d(targets, positions)
-        kept = {int(place) + 1 for place in np.searchsorted(targets, positions)} | ({0} if since[0] == 0 else set())
+        kept = {int(place) + 1 for place in np.searchsorted(targets, positions)} | ({0} if at_start else set())
         return targets + self._origin, kept
 
     @property
@@ -201,7 +204,7 @@ class Lane:
             params=self.state.params,
             memory=[_storable(leaf) for leaf in jax.tree.leaves(self.state.memory)] if self.dynamics.in_steps else [],
             memory_kind=self.dynamics.memory_kind,
-            checkpoints=Checkpoints.held(self.checkpoints),
+            checkpoints=Checkpoints.held([*self.checkpoints, *self._end_of_many()]),
             metric=task.metric,
             criteria=task.criteria,
             status=self.status,
@@ -213,6 +216,13 @@ class Lane:
             origin=self.experiment,
         )
 
+    def _end_of_many(self) -> list[tuple[float, int, PyTree[np.ndarray]]]:
+        """The last checkpoint of a run that was asked for a number of them and ended before its time."""
+        wanted, last = self.experiment.checkpoints, len(self.observations) - 1
+        if not isinstance(wanted, int) or not wanted or last in self._kept:
+            return []
+        assert self.state is not None
+        return [(*self.observations[-1][:2], self.state.params)]
 
     def _work(self, state: State) -> dict[str, int]:
         """What it has cost, without the past, as the seconds are."""

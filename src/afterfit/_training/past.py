@@ -5,12 +5,17 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import operator
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+import jax
 import numpy as np
 
+from afterfit._base.definitions import Untold
 from afterfit._base.errors import SpecError, require
 from afterfit._base.files import json_text
+from afterfit._base.spec import Spec
 from afterfit._diagnose.words import power_of_ten
 from afterfit._training.experiment import Experiment
 from afterfit.dynamics._base import Remembered
@@ -57,12 +62,27 @@ class Past:
                 f"a run goes on with its own task, model and seed, and the {name} of this one is {_named(spec[name])}, "
                 f"not {_named(now[name])}. To start elsewhere at its parameters, use init=af.inits.From(run.params).",
             )
+        if self.run.origin is not None:
+            for name in ("task", "model"):
+                _check_same(getattr(self.run.origin, name), getattr(experiment, name), name)
         clock = self.run.curves["time"].attrs["units"]
         require(
             clock == experiment.dynamics.clock,
             f"the run's clock is the {clock}, that of {type(experiment.dynamics).__name__} the "
             f"{experiment.dynamics.clock}: these cannot be continued. Use init=af.inits.From(run.params).",
         )
+
+    def check_curves(self, observed: Callable[[], Mapping[str, Any]]) -> None:
+        """Refuse to observe under the name of a curve what has not its shape: they are one curve."""
+        if self.run is None:
+            return
+        for name, now in observed().items():
+            before = self.run.curves[name].shape[1:] if name in self.run.curves else now.shape
+            require(
+                now.shape == before,
+                f"the run before observed {name!r} with the shape {before}, not {now.shape}: observe yours under "
+                "another name.",
+            )
 
     @property
     def first_init(self) -> Init:
@@ -119,6 +139,19 @@ class Past:
             compat="equals",
             join="outer",
             combine_attrs="override",
+        )
+
+
+def _check_same(before: Spec, now: Spec, name: str) -> None:
+    """Refuse a noun that may be another although plain data say the same of it: they cannot tell a lambda's code."""
+    try:
+        list(now.codes())
+    except Untold as error:
+        functions = ([leaf for leaf in jax.tree.leaves(noun) if callable(leaf)] for noun in (before, now))
+        require(
+            type(before) is type(now) and all(map(operator.is_, *functions)),
+            f"a run goes on with its own {name}, and whether this is the same cannot be told ({error}): give the one "
+            "that it was trained with.",
         )
 
 

@@ -89,8 +89,9 @@ class Run:
     dynamics); `work` counts what was done, `seconds` how long it took. `id` is the name of the experiment that was
     asked for (empty if it has none), `ended` when training ended, in seconds since 1970 (0 if that is not known),
     and `versions` what it was computed with. `checkpoints` are the parameters on the way, where they were asked for,
-    and `memory` the arrays that an optimiser remembered at the end, of the `memory_kind` that it has. `origin` is the experiment itself, while it is in
-    memory; a loaded run has only its `spec`.
+    and `memory` the arrays that an optimiser remembered at the end, `memory_kind` what kind they are. `origin` is the
+    experiment itself, while it is in memory; a loaded run has only its `spec`. Of a run that goes on from another, the
+    curves are those of both; `work` and `seconds` are of its own part.
     """
 
     spec: dict[str, Any]
@@ -355,7 +356,8 @@ def load(directory: str | Path) -> Run:
     """Read a run that was saved. Nothing is executed: the files are JSON, Parquet and plain arrays."""
     directory = Path(directory)
     files = {name: content for name in READ if (content := _content(directory, name)) is not None}
-    return Run.from_files(files, str(directory), functools.partial(_content, directory))
+    # Checkpoints are read when they are asked for, wherever the process is by then.
+    return Run.from_files(files, str(directory), functools.partial(_content, directory.absolute()))
 
 
 def _content(directory: Path, name: str) -> bytes | None:

@@ -230,7 +230,7 @@ class Discrete(Dynamics):
         return State(state.params, memory, jnp.asarray(step, state.step.dtype), state.key), said
 
     def recalled(self, memory: Any, past: Remembered) -> tuple[Any, str]:
-        """The memory of the past, in place of that at the start, where it is one of this kind; and what to say of it."""
+        """The memory of the past in place of that at the start, where it is of this kind; and what to say of it."""
         taken = refilled(memory, past.arrays) if past.kind == self.memory_kind else None
         return (memory if taken is None else taken), ""
 

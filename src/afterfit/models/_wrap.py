@@ -209,7 +209,7 @@ class Function(Model):
 
     @property
     def _bare(self) -> PyTree:
-        """The initial parameters without their values: the classes that are in the tree, whose methods may be called."""
+        """The initial parameters without their values: what classes are in the tree, for they may be called."""
         return jax.tree.map(lambda leaf: None, self.initial)
 
     def codes(self) -> Iterator[str]:
