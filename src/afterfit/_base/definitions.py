@@ -155,7 +155,8 @@ class Mapped:
         )
         whole = np.memmap(self.path, np.uint8, "r")
         first = whole[self.offset : self.offset + self.dtype.itemsize].view(self.dtype)
-        return np.lib.stride_tricks.as_strided(first, self.shape, self.strides, subok=True, writeable=False)
+        rows: Any = np.lib.stride_tricks.as_strided(first, self.shape, self.strides, subok=True, writeable=False)
+        return rows
 
 
 # ------------------------------------------------------------------------------------------- what JAX has compiled

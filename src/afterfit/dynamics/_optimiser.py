@@ -43,16 +43,11 @@ class Memory(NamedTuple):
     clock: Clock | None
 
 
-def _parts(past: Remembered) -> Memory:
-    """The arrays that an optimiser remembered, in the order of `Memory`: what it was told says which there are."""
-    own, epoch, clock = list(past.arrays), None, None
-    if past.dynamics.get("schedule") is not None:
-        *own, steps, total = own
-        clock = Clock(steps, total)
-    if past.dynamics.get("batch") is not None:
-        *own, batches, order = own
-        epoch = Epoch(batches, order)
-    return Memory(own, epoch, clock)
+def _parts(past: Remembered) -> tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray]]:
+    """The arrays that an optimiser remembered, as `Memory` has them: its settings say which of them there are."""
+    epoch, clock = (2 * (past.dynamics.get(name) is not None) for name in ("batch", "schedule"))
+    own = len(past.arrays) - epoch - clock
+    return past.arrays[:own], past.arrays[own : own + epoch], past.arrays[own + epoch :]
 
 
 class Optimiser(Discrete):
@@ -142,22 +137,23 @@ class Optimiser(Discrete):
         """Its own memory, the place in an epoch and that in a schedule, each where it fits."""
         if past.dynamics.get("kind") != self.kind:
             return memory, ""
-        before = _parts(past)
-        own = refilled(memory.own, before.own) if past.kind == self.memory_kind else None
-        epoch = refilled(memory.epoch, before.epoch or []) if past.dynamics.get("batch") == self.batch else None
-        clock = refilled(memory.clock, before.clock or [])
-        lost = own is None and bool(before.own) and bool(jax.tree.leaves(memory.own))
+        own, epoch, clock = _parts(past)
+        mine = refilled(memory.own, own) if past.kind == self.memory_kind else None
+        batches = refilled(memory.epoch, epoch) if past.dynamics.get("batch") == self.batch else None
+        lost = mine is None and bool(own) and bool(jax.tree.leaves(memory.own))
         went_on = Memory(
-            own=memory.own if own is None else own,
-            epoch=memory.epoch if epoch is None else epoch,
-            clock=memory.clock if clock is None else clock,
+            own=memory.own if mine is None else mine,
+            epoch=batches or memory.epoch,
+            clock=refilled(memory.clock, clock) or memory.clock,
         )
         return went_on, "what the optimiser remembered does not fit this one, which began without." if lost else ""
 
     def _first(self, past: Remembered | None) -> int:
         """The step at which its schedule is when a run begins, or goes on."""
-        clock = _parts(past).clock if past is not None and past.dynamics.get("kind") == self.kind else None
-        return 0 if clock is None else int(clock.steps)
+        if past is None or past.dynamics.get("kind") != self.kind:
+            return 0
+        _, _, clock = _parts(past)
+        return int(clock[0]) if clock else 0
 
     def positions(self, times: np.ndarray, past: Remembered | None = None) -> np.ndarray:
         if self.schedule is None:
