@@ -129,7 +129,6 @@ def test_what_cannot_be_observed_is_refused_before_the_run(observe, said):
 # --------------------------------------------------------------------------------------------- the ready ones
 
 
-@pytest.mark.usefixtures("x64")
 class Grown(af.quantities.Quantity):
     """How many times its start the norm is: what it keeps of the start is a number."""
 
@@ -174,6 +173,7 @@ def test_a_quantity_does_not_take_the_name_of_an_axis(name, model):
         observed(model, **{name: lambda params, data: jnp.sum(params["weights"])})
 
 
+@pytest.mark.usefixtures("x64")
 class TestReady:
     def test_effective_rank_counts_equal_singular_values(self):
         problem, params = posed(MLP((5,), "all"))

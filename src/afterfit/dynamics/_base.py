@@ -17,7 +17,7 @@ from afterfit._base.errors import nearest, require
 from afterfit._base.spec import Spec, later
 from afterfit.dynamics._problem import Problem, norm
 
-__all__ = ["Discrete", "Dynamics", "Remembered", "State", "refilled"]
+__all__ = ["Discrete", "Dynamics", "State"]
 
 STOPS = ("settled", "certain")  # what may end a run before its end
 _MOVED = 1e-4  # share of their norm by which parameters at rest may still move while time doubles
