@@ -118,6 +118,33 @@ def test_a_sweep_has_the_checkpoints_of_each_run(tmp_path):
     assert not np.array_equal(flat(one.params), flat(other.params))
 
 
+def test_a_run_that_stops_by_itself_keeps_its_end():
+    for dynamics in (GradientDescent(0.01, 10**6, until="settled"), GradientFlow("settled")):
+        run = trained(dynamics, 20, 100, penalty=af.penalties.L2(0.5))
+        assert run.message.startswith("settled")
+        assert run.checkpoints.times[-1] == float(run.curves.time[-1])
+        np.testing.assert_array_equal(flat(run.checkpoints[-1]), flat(run.params))
+        assert len(set(run.checkpoints.steps)) == len(run.checkpoints)
+
+
+def test_a_checkpoint_at_the_start_is_there_whatever_the_rounding():
+    tiny = trained(GradientDescent(0.01, 10), [1e-9, 0.1])
+    assert (tiny.checkpoints.steps, tiny.curves.step.values.tolist().count(0)) == ([0, 10], 1)
+    for n in (10, 30, 60, 70, 110, 150):
+        part = trained(GradientDescent(5e-3, n))
+        rest = trained(GradientDescent(5e-3, n), [5e-3 * n, 2 * 5e-3 * n], init=None, start=part)
+        assert rest.checkpoints.steps == [n, 2 * n]
+        assert np.all(np.diff(rest.curves.step.values) > 0)
+
+
+def test_they_are_found_from_another_place(run, tmp_path, monkeypatch):
+    run.save(tmp_path / "run")
+    monkeypatch.chdir(tmp_path)
+    loaded = af.load("run")
+    monkeypatch.chdir("/")
+    np.testing.assert_array_equal(flat(loaded.checkpoints[0]), flat(run.checkpoints[0]))
+
+
 def test_the_nearest_is_found_on_a_log_axis(run):
     times = run.checkpoints.times
     between = np.sqrt(times[1] * times[2])

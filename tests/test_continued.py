@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import numpy as np
 import optax
@@ -24,8 +26,8 @@ from afterfit.dynamics import (
     Optax,
     RiemannianFlow,
 )
-from afterfit.inits import EndOf, Gaussian
-from afterfit.models import DiagonalNet, Linear
+from afterfit.inits import EndOf, Gaussian, Own
+from afterfit.models import MLP, DiagonalNet, Difference, Function, Linear, Tangent
 from afterfit.penalties import L2
 
 HALVING = {"kind": "exponential_decay", "init_value": 1.0, "transition_steps": 50, "decay_rate": 0.5}
@@ -60,6 +62,83 @@ def test_a_run_in_two_parts_is_the_whole_run_bit_for_bit(dynamics, tmp_path):
         assert rest.curves["step"].values[-1] == 100
         assert rest.curves["time"].values[-1] == pytest.approx(whole.curves["time"].values[-1], rel=1e-14)
         jax.tree.map(np.testing.assert_array_equal, rest.memory, whole.memory)
+
+
+class Layers(NamedTuple):
+    b: Any
+    a: Any
+
+
+class Net(eqx.Module):
+    b: Any
+    a: Any
+    layers: tuple = ()
+
+    def __call__(self, x):
+        return self.b @ jax.numpy.tanh(self.a @ x)
+
+
+def by_name(params, x):
+    return params.b @ jax.numpy.tanh(params.a @ x)
+
+
+def by_place(params, x):
+    return params[10] @ jax.numpy.tanh(params[2] @ x)
+
+
+def called(params, x):
+    return params(x) + sum(layer.bias[0] for layer in params.layers if layer is not None)
+
+
+A, B = X[:2] / 3, np.array([0.3, -0.2])
+LAYERS = (eqx.filter(eqx.nn.Linear(1, 1, key=jax.random.key(0)), eqx.is_array), None) * 2
+TREES = {
+    "named tuple": (by_name, Layers(B, A)),
+    "module": (called, Net(B, A, LAYERS)),
+    "whole numbers": (by_place, {10: B, 2: A}),
+    "tuple": (by_place, tuple(np.zeros(1) if k not in (2, 10) else (A if k == 2 else B) for k in range(11))),
+}
+
+
+@pytest.mark.parametrize("tree", TREES)
+def test_parameters_of_any_tree_go_on_from_files(tree, tmp_path):
+    """A file has lists and tables only, and tables in another order."""
+    function, initial = TREES[tree]
+    given = {"model": Function(function, initial), "penalty": None}
+    whole = trained(GradientDescent(1e-2, 10), init=Own(), **given)
+    part = trained(GradientDescent(1e-2, 6), init=Own(), **given)
+    assert whole.id
+    loaded = af.load(part.save(tmp_path / "part"))
+    rest = trained(GradientDescent(1e-2, 4), loaded, **given)
+    np.testing.assert_array_equal(flat(rest.params), flat(whole.params))
+    anew = trained(GradientDescent(1e-2, 4), init=af.inits.From(loaded.params), **given)
+    np.testing.assert_array_equal(flat(anew.params), flat(whole.params))
+
+
+def test_the_name_tells_the_classes_that_parameters_are_of():
+    class Other(Net):
+        def __call__(self, x):
+            return self.b @ jax.numpy.sin(self.a @ x)
+
+    models = [Function(called, kind(B, A, LAYERS)) for kind in (Net, Net, Other)]
+    ids = [af.Experiment(task=task(), model=model, dynamics=GradientDescent(1e-2, 4)).id for model in models]
+    assert ids[0] == ids[1] != ids[2]
+
+
+@pytest.mark.parametrize("model", [Tangent(MLP((4,))), Difference(MLP((4,))), Tangent(Difference(MLP((4,))))])
+def test_a_wrapped_model_in_parts_is_the_whole_run_bit_for_bit(model, tmp_path):
+    """It is linearised where the first part began, and the two copies of a difference go each from where it was."""
+    given = {"model": model, "init": af.inits.He()}
+    descent = GradientDescent(1e-2, 60)
+    whole, first = trained(descent.replace(steps=100), **given), trained(descent, **given)
+    for start in (first, af.load(first.save(tmp_path / "first"))):
+        second = trained(descent.replace(steps=20), start, model=model, init=None)
+        third = trained(descent.replace(steps=20), second, model=model, init=None)
+        np.testing.assert_array_equal(flat(third.params), flat(whole.params))
+        assert float(third.curves.train_loss[-1]) == float(whole.curves.train_loss[-1])
+    if model.has_anchor:
+        with pytest.raises(SpecError, match=r"linearised where its run began.*EndOf"):
+            trained(descent, af.load(second.save(tmp_path / "second")), model=model, init=None)
 
 
 def test_the_curves_are_those_of_both_on_one_clock():
@@ -114,6 +193,67 @@ def test_checkpoints_of_the_second_part_are_on_the_continued_clock():
         trained(GradientDescent(1e-2, 40), part, checkpoints=[0.5])
 
 
+COSINE = {"kind": "cosine_decay_schedule", "init_value": 1.0, "decay_steps": 100}
+ONES = {"kind": "constant_schedule", "value": 1.0}
+
+
+def test_an_optimiser_goes_on_with_its_own_memory_only(tmp_path):
+    """The velocity of one has the shapes of the second moments of another."""
+    velocity = trained(Optax(optax.sgd(1e-2, 0.9), steps=30))
+    stored = af.load(velocity.save(tmp_path / "velocity"))
+    for start in (velocity, stored):
+        scaled = trained(Optax(optax.rmsprop(1e-3), steps=30), start)
+        fresh = trained(Optax({"kind": "rmsprop", "learning_rate": 1e-3}, steps=30), init=af.inits.From(start.params))
+        np.testing.assert_array_equal(flat(scaled.params), flat(fresh.params))
+        assert "does not fit this one" in scaled.message
+    # With other numbers it is the same, given as a table or not.
+    table = {"kind": "sgd", "learning_rate": 1e-3, "momentum": 0.9}
+    slower = [trained(Optax(rate, steps=1), stored) for rate in (optax.sgd(1e-3, 0.9), table)]
+    fresh = trained(Optax(table, steps=1), init=af.inits.From(stored.params))
+    np.testing.assert_array_equal(flat(slower[0].params), flat(slower[1].params))
+    assert np.abs(flat(slower[0].params) - flat(fresh.params)).max() > 1e-4
+    assert not slower[0].message
+
+
+@pytest.mark.parametrize("more", [{"schedule": ONES}, {"batch": 4}, {"batch": 4, "schedule": ONES}])
+def test_moments_go_on_when_batches_or_a_schedule_come_or_go(more):
+    part = trained(AdamW(1e-2, 30))
+    same, other = (trained(AdamW(1e-2, 10, **settings), part) for settings in ({}, more))
+    np.testing.assert_allclose(flat(other.params), flat(same.params), rtol=1e-12)  # a batch of all, factors of one
+    back = trained(AdamW(1e-2, 10), other)
+    np.testing.assert_allclose(flat(back.params), flat(trained(AdamW(1e-2, 10), same).params), rtol=1e-12)
+
+
+def test_the_place_in_an_epoch_is_that_of_batches_of_one_size():
+    part = trained(SGD(1e-2, 3, batch=1))
+    assert [int(trained(SGD(1e-2, 1, batch=size), part).memory[0]) for size in (1, 2)] == [0, 1]
+
+
+def test_a_schedule_goes_on_where_it_was():
+    part, whole = (trained(SGD(1e-2, steps, batch=3, schedule=COSINE)) for steps in (60, 100))
+    begun, ended = (float(run.curves.time[-1]) for run in (part, whole))
+    times = [begun + share * (ended - begun) for share in (0.3, 0.9)]
+    rest = trained(SGD(1e-2, 40, batch=3, schedule=COSINE), part, checkpoints=times)
+    once = trained(SGD(1e-2, 100, batch=3, schedule=COSINE), checkpoints=times)
+    assert rest.checkpoints.steps == once.checkpoints.steps
+    assert rest.checkpoints.times == pytest.approx(times, abs=1e-2)
+    with pytest.raises(SpecError, match=r"positive at the first step.*got 0.0.*goes on at step 100: give a longer one"):
+        trained(SGD(1e-2, 40, batch=3, schedule=COSINE), whole)
+
+
+def test_a_memory_that_only_jax_has_a_type_for_goes_on_from_files(tmp_path):
+    halves = Optax(optax.adam(1e-2, mu_dtype=jax.numpy.bfloat16), steps=10)
+    part, whole = trained(halves), trained(halves.replace(steps=20))
+    for start in (part, af.load(part.save(tmp_path / "part"))):
+        rest = trained(halves, start)
+        np.testing.assert_array_equal(flat(rest.params), flat(whole.params))
+
+
+def test_what_was_done_is_told_of_the_part_that_took_the_time():
+    rest = trained(GradientDescent(1e-2, 40), trained(GradientDescent(1e-2, 60)))
+    assert (rest.work, int(rest.curves.step[-1])) == ({"steps": 40}, 100)
+
+
 def test_an_interrupted_run_is_gone_on_with():
     part = dataclasses.replace(trained(GradientDescent(1e-2, 60)), status="interrupted")
     whole = trained(GradientDescent(1e-2, 100))
@@ -159,6 +299,32 @@ def test_what_is_no_continuation_is_refused(changed, said):
     part = trained(GradientDescent(1e-2, 5))
     with pytest.raises(SpecError, match=said):
         trained(**{"dynamics": GradientDescent(1e-2, 5), "start": part} | changed)
+
+
+def test_another_lambda_is_another_model():
+    """Plain data say the same of both: that they have no name."""
+    one, other = (Function(f, {"w": X[0]}) for f in (lambda p, x: p["w"] @ x, lambda p, x: 2 * p["w"] @ x))
+    part = trained(GradientDescent(1e-2, 5), model=one, init=Own())
+    assert trained(GradientDescent(1e-2, 5), part, model=one).status == "finished"
+    with pytest.raises(SpecError, match=r"goes on with its own model.*a lambda has no name.*it was trained with"):
+        trained(GradientDescent(1e-2, 5), part, model=other)
+
+
+def first(params, data):
+    return jax.tree.leaves(params)[0].ravel()[0]
+
+
+def first_two(params, data):
+    return jax.tree.leaves(params)[0].ravel()[:2]
+
+
+def test_a_curve_goes_on_in_its_shape():
+    for before, now in ((first_two, first), (first, first_two)):
+        part = trained(GradientDescent(1e-2, 5), observe={"seen": before})
+        with pytest.raises(SpecError, match=r"observed 'seen' with the shape .* under another name"):
+            trained(GradientDescent(1e-2, 5), part, observe={"seen": now})
+    both = trained(GradientDescent(1e-2, 5), part, observe={"seen_too": first_two})
+    assert np.isnan(both.curves["seen_too"].values[0]).all()
 
 
 def test_a_diverged_run_is_not_gone_on_with_and_theory_does_not_speak_of_two_penalties():

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import afterfit as af
+from afterfit.models._inputs import Signature
 from afterfit.tasks import Arrays, ModularArithmetic
 
 RNG = np.random.default_rng(0)
@@ -44,6 +45,36 @@ def test_signs_are_judged_by_the_sign_of_one_output():
     w = W0[0] - 0.05 * 2 / 12 * X.T @ (X @ W0[0] - y)
     np.testing.assert_allclose(run.params["W"], w, rtol=1e-13)
     assert float(run.curves.test_accuracy[-1]) == np.mean(np.sign(X_TEST @ w) == y_test)
+
+
+class Column(af.tasks.Task):
+    """One output in a column, whose sign counts."""
+
+    metric = "accuracy"
+    loss, signature = af.losses.Squared("mean"), Signature((5,), (1,))
+    criteria = af.Criteria.accuracies()
+
+    def draw(self, rng):
+        y, y_test = np.sign(X[:, :1]), np.sign(X_TEST[:, :1])
+        return af.tasks.Data(X, y, X_TEST, y_test, n=12, n_test=9)
+
+
+def test_labels_in_a_column_are_labels():
+    """Of one column the largest entry is always the right one: nothing could be wrong."""
+    signs = np.sign(X[:, 0]), np.sign(X_TEST[:, 0])
+    watched = {"margin": af.quantities.Margin()}
+    for labels, settings in ((signs, SQUARED), (signs, {"loss_name": "logistic"}), ((Y, Y_TEST), SQUARED)):
+        flat, column = (Arrays(X, y, X_TEST, t, **settings) for y, t in (labels, [part[:, None] for part in labels]))
+        assert column.to_dict() == flat.to_dict()
+    # A task of one's own may keep them so.
+    given = {"dynamics": af.dynamics.GradientDescent(0.05, 1), "observe": watched, "init": af.inits.He()}
+    flat = af.train(task=Arrays(X, signs[0], X_TEST, signs[1], **SQUARED), model=af.models.MLP((4,)), **given)
+    column = af.train(task=Column(), model=af.models.MLP((4,)), **given)
+    for name in ("train_accuracy", "test_accuracy", "margin"):
+        assert np.allclose(column.curves[name], flat.curves[name]), name
+    assert 0 < float(flat.curves.test_accuracy[0]) < 1
+    rows = Arrays(X, signs[0][:, None], X_TEST, signs[1][:, None])
+    assert rows.signature.outputs == (1,), "numbers are as they are given"
 
 
 @pytest.mark.parametrize("loss_name", ["cross_entropy", "squared"])

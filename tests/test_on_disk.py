@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pickle
 import subprocess
 import sys
 
@@ -91,6 +93,75 @@ def test_what_needs_all_inputs_at_once_is_refused_in_a_sentence(tmp_path):
         af.theory.limits(run)
     with pytest.raises(SpecError, match=r"this needs all inputs at once"):
         run.data.inputs.design(N)
+
+
+class Centred(af.models.Model):
+    """Outputs less their mean: each depends on all inputs that are there."""
+
+    def parameters(self, signature):
+        return {"w": af.models.Parameter(signature.inputs)}
+
+    def __call__(self, params, inputs):
+        outputs = inputs @ params["w"]
+        return outputs - jnp.mean(outputs)
+
+
+class Doubled(af.models.LinearModel):
+    """Twice the weights; that it is linear in each input says that it acts on each."""
+
+    def parameters(self, signature):
+        return {"w": af.models.Parameter(signature.inputs)}
+
+    def weights(self, params):
+        return 2 * params["w"]
+
+
+def test_a_model_that_mixes_examples_is_not_trained_on_parts_of_them(tmp_path):
+    """Its means would be those of parts: another run under the same name."""
+    file = mapped(tmp_path, ROWS.astype(np.float32))
+    tasks = [af.tasks.Arrays(X, Y, X[:50], Y[:50]) for X in (np.array(file), file)]
+    given = {"dynamics": af.dynamics.GradientDescent(1e-7, 3), "init": af.inits.Gaussian(0.1), "observations": 3}
+    assert af.train(task=tasks[0], model=Centred(), **given).status == "finished"
+    halves = [af.tasks.Arrays(X, Y, Z[:50], Y[:50]) for X, Z in ((file, np.array(file)), (np.array(file), file))]
+    for task in (tasks[1], *halves):
+        with pytest.raises(SpecError, match=r"Centred does not say.*separate = True.*np.array\(X\)"):
+            af.train(task=task, model=Centred(), **given)
+    for model in (af.models.Linear(), Doubled(), af.models.Tangent(af.models.MLP((3,)))):
+        memory, disk = (af.train(task=task, model=model, **given) for task in tasks)
+        assert np.allclose(disk.curves.train_loss, memory.curves.train_loss, rtol=1e-9)
+
+
+def test_other_processes_open_the_file_in_place_of_getting_it(tmp_path):
+    file = mapped(tmp_path, np.tile(ROWS, (500, 1)).astype(np.float32))
+    n = len(file)
+    for X, X_test in ((file[n // 2 :], file[:50]), (file[::-2], file[1:51, ::-1])):
+        task = af.tasks.Arrays(X, np.ones(len(X)), X_test, np.ones(50))
+        sent = pickle.dumps(task)
+        assert len(sent) < file.nbytes / 2
+        for _ in range(2):  # and once more from there
+            task = pickle.loads(sent)  # noqa: S301
+            assert isinstance(task.draw(np.random.default_rng(0)).inputs, _inputs.OnDisk)
+            np.testing.assert_array_equal(task.X, X)
+            np.testing.assert_array_equal(task.X_test, X_test)
+            sent = pickle.dumps(task)
+    (tmp_path / "X.npy").unlink()
+    with pytest.raises(SpecError, match=r"X.npy, which is not there.*np.array\(X\)"):
+        pickle.loads(sent)  # noqa: S301
+
+
+def test_a_file_that_was_written_to_is_another_task(tmp_path):
+    task = task_of(mapped(tmp_path, ROWS.astype(np.float32)), "single")
+    experiment = af.Experiment(task, MLP["model"], ADAM.replace(steps=2), init=MLP["init"])
+    named = experiment.id
+    again = np.load(tmp_path / "X.npy", mmap_mode="r+")
+    for change in (0, 1):
+        again[0, 0] += change
+        again.flush()
+        os.utime(tmp_path / "X.npy", ns=(change, change))
+        if not change:
+            assert af.run_experiment(experiment).id == named, "the same numbers"
+    with pytest.raises(SpecError, match=r"X.npy was written to since this task was made.*anew"):
+        af.run_experiment(experiment)
 
 
 def test_a_file_is_checked_part_by_part(tmp_path, monkeypatch):

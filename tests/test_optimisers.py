@@ -227,6 +227,28 @@ def test_an_optimiser_of_ones_own_has_batches_and_schedules():
     np.testing.assert_allclose(ours, theirs, rtol=1e-12)
 
 
+class Plain(af.dynamics.Optimiser):
+    def update(self, gradient, memory, params):
+        return jax.tree.map(lambda g: -self.lr * g, gradient), memory
+
+
+def halving(step):
+    return 0.5 ** (step / 100)
+
+
+def quartering(step):
+    return 0.25 ** (step / 100)
+
+
+def test_an_optimiser_of_ones_own_is_named_with_the_function_that_is_its_schedule():
+    def name(dynamics):
+        return af.Experiment(TASK, af.models.Linear(), dynamics).id
+
+    assert name(Plain(1e-2, 20, schedule=halving)) != name(Plain(1e-2, 20, schedule=quartering))
+    with pytest.raises(af.SpecError, match="the schedule: a lambda has no name"):
+        name(Plain(1e-2, 20, schedule=lambda step: 0.5))
+
+
 @pytest.mark.parametrize(
     ("attempt", "message"),
     [

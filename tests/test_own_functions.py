@@ -76,3 +76,81 @@ def test_what_cannot_be_trained_is_refused_in_a_sentence(function, said):
 )
 def test_what_can_be_trained_is_not(function):
     assert train(function).status == "finished"
+
+
+# ------------------------------------------------------------------------- schedules, penalties, steps and classes
+
+
+class Branching(af.penalties.Penalty):
+    def value(self, params):
+        size = jnp.sum(params["w"] ** 2)
+        return size if size > 1 else 0 * size
+
+
+class Vector(af.penalties.Penalty):
+    def value(self, params):
+        return params["w"] ** 2
+
+
+class Lost(af.dynamics.Optimiser):
+    def update(self, gradient, memory, params):
+        return gradient["w"], memory
+
+
+class Grows(af.dynamics.Discrete):
+    def step(self, problem, params, memory, key):
+        return jax.tree.map(lambda p: jnp.concatenate([p, p]), params), memory
+
+
+class Mixing(af.models.Model):
+    """Says what is not so."""
+
+    responsive, separate = True, True
+    centre: bool = True
+    scale: float = 1.0
+
+    def parameters(self, signature):
+        return {"w": af.models.Parameter(signature.inputs)}
+
+    def __call__(self, params, inputs):
+        outputs = inputs @ params["w"] / self.scale
+        return outputs - jnp.mean(outputs) if self.centre else outputs
+
+
+def halving(step):
+    return 0.5 if step > 10 else 1.0
+
+
+def with_numpy(step):
+    return np.cos(step * 0.01)
+
+
+def several(step):
+    return jnp.ones(3)
+
+
+GD = af.dynamics.GradientDescent
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"dynamics": GD(1e-3, 3, schedule=halving)}, "the schedule cannot be evaluated.*jnp.where in place of `if`"),
+        ({"dynamics": GD(1e-3, 3, schedule=with_numpy)}, "the schedule cannot be evaluated.*jax.numpy.*np.cos"),
+        ({"dynamics": GD(1e-3, 3, schedule=several)}, r"the schedule must be one number, got .*shape=\(3,\)"),
+        ({"penalty": Branching(0.1)}, "the penalty cannot be evaluated.*jnp.where in place of `if`.*if size > 1"),
+        ({"penalty": Vector(0.1)}, r"the penalty must be one number, got .*shape=\(5,\)"),
+        ({"dynamics": Lost(1e-3, 3)}, "a step of Lost cannot be evaluated: "),
+        ({"dynamics": Grows(1e-3, 3)}, "a step of Grows cannot be evaluated: "),
+        ({"model": Mixing()}, "says separate = True, but the output of an example depends on the others"),
+        ({"model": af.models.Difference(Mixing())}, "says separate = True, but"),
+        ({"model": Mixing(centre=False, scale=0.0)}, "not finite at its initial parameters"),
+    ],
+)
+def test_what_is_not_as_it_says_is_refused_in_a_sentence(changed, said):
+    task = af.tasks.Arrays(X, X @ W, X, X @ W)
+    given = {"task": task, "model": Mixing(centre=False), "dynamics": GD(1e-3, 3), "init": af.inits.Gaussian(1.0)}
+    with pytest.raises(SpecError, match=said) as refused:
+        af.train(**given | changed, observations=2)
+    assert "site-packages/jax" not in "".join(traceback.format_exception(refused.value))
+    assert len(str(refused.value).splitlines()) == 1

@@ -77,6 +77,7 @@ def test_a_sweep_over_a_kind_of_ones_own(place):
         (["--import", "halve"], "halve cannot be imported: ModuleNotFoundError: No module named 'halve'."),
         (["--import", "halved.py"], "such as my_module for the file my_module.py here, got 'halved.py'."),
         (["--import", "breaks"], "breaks cannot be imported: ZeroDivisionError: division by zero."),
+        (["--import", "leaves"], "leaves cannot be imported: SystemExit."),
         (["--import", "json"], "penalty 'halved:Halved' is in a module that is not imported: add --import halved"),
     ],
 )
@@ -85,6 +86,7 @@ def test_a_module_that_was_not_asked_for_is_not_imported(place, monkeypatch, com
     monkeypatch.setattr(sys, "path", list(sys.path))
     Path("halved.py").write_text(MODULE, encoding="utf-8")
     Path("breaks.py").write_text("1 / 0", encoding="utf-8")
+    Path("leaves.py").write_text("import sys; sys.exit()", encoding="utf-8")
     Path("my.toml").write_text(own("halved:Halved") + SWEEP, encoding="utf-8")
     refused = call(command, "my.toml", *args)
     assert (refused.exit_code, refused.stdout) == (2, "")

@@ -129,6 +129,50 @@ def test_what_cannot_be_observed_is_refused_before_the_run(observe, said):
 # --------------------------------------------------------------------------------------------- the ready ones
 
 
+class Grown(af.quantities.Quantity):
+    """How many times its start the norm is: what it keeps of the start is a number."""
+
+    def begin(self, problem, params):
+        return sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(params))
+
+    def value(self, problem, params, memory):
+        return self.begin(problem, params) / memory
+
+
+class Telling(af.models.Linear):
+    """Tells of itself under a name that is taken already."""
+
+    name: str = "spread"
+
+    def observe(self, params):
+        return {self.name: jnp.sum(params["weights"]), "parts": params["weights"]}
+
+
+def observed(model, **observe):
+    given = {"task": task(), "dynamics": GradientDescent(1e-2, 5), "init": Gaussian(0.5)}
+    return train(**given, model=model, observe=observe, observations=4)
+
+
+def test_a_quantity_may_keep_one_number():
+    run = observed(Telling(), grown=Grown())
+    assert float(run.curves.grown[0]) == 1
+    assert run.curves.grown.values == pytest.approx((run.curves.norm_l2.values / run.curves.norm_l2.values[0]) ** 2)
+
+
+@pytest.mark.parametrize("name", ["train_loss", "test_error", "penalty", "step", "time", "parts_0"])
+def test_a_model_does_not_take_the_names_of_other_curves(name):
+    said = "is what the axis of the curve 'parts' is called" if name == "parts_0" else "every run has a curve"
+    with pytest.raises(SpecError, match=f"{said}.*"):
+        observed(Telling(name=name))
+
+
+@pytest.mark.parametrize(("name", "model"), [("coordinate", af.models.Linear()), ("parts_0", Telling())])
+def test_a_quantity_does_not_take_the_name_of_an_axis(name, model):
+    """It would be a coordinate, and gone once the run was saved."""
+    with pytest.raises(SpecError, match=f"'{name}' is what the axis of the curve"):
+        observed(model, **{name: lambda params, data: jnp.sum(params["weights"])})
+
+
 @pytest.mark.usefixtures("x64")
 class TestReady:
     def test_effective_rank_counts_equal_singular_values(self):

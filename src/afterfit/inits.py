@@ -16,6 +16,7 @@ from jaxtyping import PyTree
 
 from afterfit._base.definitions import digest_of_arrays
 from afterfit._base.errors import nearest, require
+from afterfit._base.files import leaves_by_place
 from afterfit._base.spec import Spec
 from afterfit.models import Model, Parameter
 from afterfit.models._wrap import held_params, said_of_params
@@ -54,6 +55,10 @@ class Init(Spec):
     def past(self) -> Any:
         """The run that one which starts here goes on from; mostly none."""
         return None
+
+    def holds(self, parameters: PyTree[Parameter]) -> bool:
+        """Whether it has the values of exactly these arrays already; mostly it draws them."""
+        return False
 
     @abc.abstractmethod
     def draw(self, parameter: Parameter, rng: np.random.Generator) -> np.ndarray:
@@ -207,21 +212,27 @@ class From(Init):
     def draw(self, parameter: Parameter, rng: np.random.Generator) -> np.ndarray:
         raise AssertionError("From takes whole trees of parameters: see apply")
 
+    def holds(self, parameters: PyTree[Parameter]) -> bool:
+        return _shapes(self.params) == _shapes(parameters)
+
     def apply(self, model: Model, parameters: PyTree[Parameter], rng: np.random.Generator) -> PyTree[np.ndarray]:
-        given, wanted = (
-            {jax.tree_util.keystr(path): leaf.shape for path, leaf in jax.tree_util.tree_leaves_with_path(tree)}
-            for tree in (self.params, parameters)
-        )
+        given, wanted = _shapes(self.params), _shapes(parameters)
         require(
             given == wanted,
             f"From has parameters of shapes {given!r:.200}, but {type(model).__name__} has {wanted!r:.200} here.",
         )
-        leaves = [np.array(leaf, dtype=float) for leaf in jax.tree.leaves(self.params)]
-        return jax.tree.unflatten(jax.tree.structure(parameters), leaves)  # its lists may have been tuples
+        # By their places: what was read from a file has lists for tuples, and tables for classes.
+        values = {place: np.array(leaf, dtype=float) for place, leaf in leaves_by_place(self.params).items()}
+        return jax.tree.unflatten(jax.tree.structure(parameters), [values[place] for place in wanted])
 
     def to_dict(self) -> dict[str, Any]:
         """Shapes and a digest stand for the arrays, which a specification does not hold."""
         return {**self._said_of_it(), **said_of_params(self.params), **self._settings(but=("params",))}
+
+
+def _shapes(tree: PyTree) -> dict[str, tuple[int, ...]]:
+    """The shapes of the arrays of a tree by their places, in its order."""
+    return {place: tuple(leaf.shape) for place, leaf in leaves_by_place(tree).items()}
 
 
 class EndOf(Init):
@@ -236,6 +247,8 @@ class EndOf(Init):
     """
 
     in_python_only: ClassVar[bool] = True
+    # 1 linearised a Tangent anew where a run goes on, and took an optimiser's memory for another's of the same shapes
+    meaning: ClassVar[int] = 2
 
     run: Any
 
@@ -249,6 +262,9 @@ class EndOf(Init):
 
     def draw(self, parameter: Parameter, rng: np.random.Generator) -> np.ndarray:
         raise AssertionError("EndOf takes whole trees of parameters: see apply")
+
+    def holds(self, parameters: PyTree[Parameter]) -> bool:
+        return From(self.run.params).holds(parameters)
 
     def apply(self, model: Model, parameters: PyTree[Parameter], rng: np.random.Generator) -> PyTree[np.ndarray]:
         return From(self.run.params).apply(model, parameters, rng)

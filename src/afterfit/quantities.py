@@ -22,6 +22,7 @@ from afterfit._base.spectrum import largest_eigenvalue
 from afterfit.dynamics import _tangent as tangent
 from afterfit.dynamics._problem import Problem, norm, take_examples
 from afterfit.models import LinearModel
+from afterfit.tasks._base import are_signs
 
 __all__ = [
     "DistanceFromStart",
@@ -138,8 +139,8 @@ class Margin(Quantity):
 
 
 def _margins(outputs: Array, targets: Array) -> Float[Array, " n"]:
-    if outputs.ndim == 1:
-        return targets * outputs
+    if are_signs(outputs, targets):
+        return jnp.ravel(targets * outputs)
     right = targets if targets.ndim == 1 else jnp.argmax(targets, axis=1)  # class numbers, or a number a class
     chosen = jax.nn.one_hot(right, outputs.shape[1], dtype=bool)
     others = jnp.max(jnp.where(chosen, -jnp.inf, outputs), axis=1)

@@ -24,6 +24,7 @@ __all__ = [
     "TIME_LABEL",
     "TRAINING_TIME",
     "NotCurves",
+    "axes_of",
     "dataset",
     "from_parquet",
     "meaning_of",
@@ -64,6 +65,11 @@ def meaning_of(name: str) -> str:
     return _MEANING.get(name, name)
 
 
+def axes_of(name: str, count: int) -> tuple[str, ...]:
+    """The names of the axes beside time of a curve that has so many: no other curve can have such a name."""
+    return _DIMENSIONS.get(name, ())[:count] or tuple(f"{name}_{k}" for k in range(count))
+
+
 def dataset(
     columns: Mapping[str, np.ndarray],
     time: Sequence[float],
@@ -80,8 +86,7 @@ def dataset(
     variables = {}
     for name, values in columns.items():
         values = np.asarray(values)
-        extra = _DIMENSIONS.get(name) or tuple(f"{name}_{k}" for k in range(values.ndim - 1))
-        variables[name] = (("time", *extra), values, {"long_name": meaning_of(name)})
+        variables[name] = (("time", *axes_of(name, values.ndim - 1)), values, {"long_name": meaning_of(name)})
     label = _LABELS.get(clock, f"time t: {clock}")
     coordinates = {
         "time": ("time", np.asarray(time), {"long_name": "training time", "units": clock, "label": label}),

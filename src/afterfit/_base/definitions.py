@@ -20,6 +20,7 @@ import importlib
 import importlib.metadata
 import importlib.util
 import inspect
+import mmap
 import sys
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -30,14 +31,16 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from afterfit._base.errors import AfterfitError
+from afterfit._base.errors import AfterfitError, require
 
 __all__ = [
+    "Mapped",
     "Untold",
     "as_compiled_last",
     "code_of",
     "compiled",
     "digest",
+    "digest_if_told",
     "digest_of_arrays",
     "held",
     "is_mapped",
@@ -50,7 +53,7 @@ class Untold(AfterfitError):
     """What something computes cannot be told; the message says of what, and why."""
 
 
-def digest(thing: Callable[..., Any]) -> str:
+def digest(thing: Any) -> str:
     """16 hex digits that change with anything that a class or function computes; `Untold` where that cannot be told.
 
     They are the same in every process of one minor version of Python. Code that was typed at a prompt, and a lambda,
@@ -64,7 +67,7 @@ def digest(thing: Callable[..., Any]) -> str:
     return seen.digest
 
 
-def code_of(thing: Callable[..., Any], where: str) -> str:
+def code_of(thing: Any, where: str) -> str:
     """`digest`, and where there is none the place of `thing` in what `Untold` says."""
     try:
         return digest(thing)
@@ -75,11 +78,15 @@ def code_of(thing: Callable[..., Any], where: str) -> str:
 def said_of_function(function: Callable[..., Any]) -> dict[str, str | None]:
     """What plain data say of a function of the user's: its name, and a digest of its code where there is one."""
     named = function if hasattr(function, "__qualname__") else type(function)
+    return {"function": f"{named.__module__}.{named.__qualname__}", "function_code": digest_if_told(function)}
+
+
+def digest_if_told(thing: Any) -> str | None:
+    """`digest`, None where there is none."""
     try:
-        code = digest(function)
+        return digest(thing)
     except Untold:
-        code = None
-    return {"function": f"{named.__module__}.{named.__qualname__}", "function_code": code}
+        return None
 
 
 def digest_of_arrays(arrays: Iterable[Any]) -> str:
@@ -117,7 +124,39 @@ def held(array: Any) -> np.ndarray:
 
 def is_mapped(array: Any) -> bool:
     """Whether an array is in a file that is mapped into memory, and cannot be written to by it."""
-    return isinstance(array, np.memmap) and not array.flags.writeable
+    in_file = isinstance(array, np.memmap) and array.filename is not None
+    return in_file and not array.flags.writeable
+
+
+@dataclasses.dataclass(frozen=True)
+class Mapped:
+    """Where an array is that is mapped into memory: what another process opens in place of having all of it sent."""
+
+    path: str
+    offset: int
+    dtype: np.dtype
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    @classmethod
+    def of(cls, array: np.memmap) -> Mapped:
+        """The place of an array, which may be a part of what is mapped."""
+        mapped: Any = array._mmap  # pyright: ignore[reportAttributeAccessIssue]
+        begins = array.offset - array.offset % mmap.ALLOCATIONGRANULARITY  # a mapping begins with a page
+        offset = begins + array.ctypes.data - np.frombuffer(mapped, np.uint8).ctypes.data
+        return cls(str(array.filename), offset, array.dtype, array.shape, array.strides)
+
+    def opened(self) -> np.memmap:
+        """The array, from its file."""
+        require(
+            Path(self.path).is_file(),
+            f"the data are in the file {self.path}, which is not there: put it in the same place on every machine that "
+            "computes, or give the data in memory, np.array(X).",
+        )
+        whole = np.memmap(self.path, np.uint8, "r")
+        first = whole[self.offset : self.offset + self.dtype.itemsize].view(self.dtype)
+        rows: Any = np.lib.stride_tricks.as_strided(first, self.shape, self.strides, subok=True, writeable=False)
+        return rows
 
 
 # ------------------------------------------------------------------------------------------- what JAX has compiled

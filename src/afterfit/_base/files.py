@@ -26,6 +26,7 @@ __all__ = [
     "arrays_to_npz",
     "check_sums",
     "json_text",
+    "leaves_by_place",
     "read_json",
     "sums_of",
     "to_json",
@@ -99,13 +100,23 @@ def arrays_to_npz(tree: Any) -> bytes:
 
     The same arrays give the same bytes: NumPy writes no times into the file.
     """
-    import jax  # not at the top: JSON and checksums are needed where nothing is trained
-
-    leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
-    arrays: dict[str, Any] = {json.dumps([_key(key) for key in path]): np.asarray(leaf) for path, leaf in leaves}
+    arrays: dict[str, Any] = {json.dumps(place): np.asarray(leaf) for place, leaf in _leaves(tree)}
     buffer = io.BytesIO()
     np.savez(buffer, allow_pickle=False, **arrays)
     return buffer.getvalue()
+
+
+def leaves_by_place(tree: Any) -> dict[str, Any]:
+    """The leaves of a tree by their places in words, `['layers']['0']`: the same once it was written and read."""
+    return {"".join(f"[{str(key)!r}]" for key in place): leaf for place, leaf in _leaves(tree)}
+
+
+def _leaves(tree: Any) -> list[tuple[list[str | int], Any]]:
+    """The leaves of a tree, each with its place."""
+    import jax  # not at the top: JSON and checksums are needed where nothing is trained
+
+    leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
+    return [([_key(key) for key in path], leaf) for path, leaf in leaves]
 
 
 def arrays_from_npz(content: bytes) -> Any:
@@ -165,11 +176,9 @@ def _grow(leaves: list[tuple[list[str | int], np.ndarray]]) -> Any:
     branches: dict[str | int, list] = {}
     for (head, *rest), array in leaves:
         branches.setdefault(head, []).append((rest, array))
-    if branches and all(isinstance(head, int) for head in branches):
-        if set(branches) != set(range(len(branches))):
-            raise ValueError(f"a list with the places {sorted(branches)}")
+    if set(branches) == set(range(len(branches))):
         return [_grow(branches[k]) for k in range(len(branches))]
-    return {head: _grow(branch) for head, branch in branches.items()}
+    return {str(head): _grow(branch) for head, branch in branches.items()}  # also a list of which some hold no arrays
 
 
 # --------------------------------------------------------------------------------------------------- writing

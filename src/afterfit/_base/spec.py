@@ -28,7 +28,7 @@ from afterfit._base.definitions import Untold, digest, held
 from afterfit._base.errors import SpecError, nearest, require
 from afterfit._base.rules import register
 
-__all__ = ["DEFINING", "Capable", "Spec", "later", "plain_number"]
+__all__ = ["DEFINING", "Capable", "Spec", "all_ours", "later", "plain_number"]
 
 DEFINING = ("kind", "code", "company", "meaning")  # what plain data say of a noun beside its settings
 
@@ -76,6 +76,7 @@ class Spec(Capable, eqx.Module):
     kind: ClassVar[str]  # what plain data call the class
     in_python_only: ClassVar[bool] = False  # holds arrays or functions, which plain data cannot
     members: ClassVar[dict[str, type[Spec]]]
+    told: ClassVar[tuple[str, ...]] = ()  # settings that may hold functions, which `codes` of the class tells itself
     meaning: ClassVar[int] = 1  # raised when what a noun of afterfit's computes changes: its runs get other names
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -149,7 +150,7 @@ class Spec(Capable, eqx.Module):
             for part in _flat(getattr(self, field.name)):
                 if isinstance(part, Spec):
                     yield from part.codes()
-                elif not ours and not _is_plain(_plain(part)):
+                elif not ours and field.name not in self.told and not _is_plain(_plain(part)):
                     raise Untold(f"{self.kind}.{field.name} holds {part!r:.60}, which is not plain data")
 
     @classmethod
@@ -273,6 +274,12 @@ def _if_told(tell: Callable[[], str]) -> str | None:
 
 def _is_ours(noun: type[Spec]) -> bool:
     return noun.__module__.partition(".")[0] == "afterfit"
+
+
+def all_ours(noun: Spec) -> bool:
+    """Whether a noun is of afterfit, and all nouns in it."""
+    parts = (part for field in dataclasses.fields(noun) for part in _flat(getattr(noun, field.name, None)))
+    return _is_ours(type(noun)) and all(all_ours(part) for part in parts if isinstance(part, Spec))
 
 
 def _called(kind: Any, members: Mapping[str, type[Spec]], where: str) -> type[Spec]:

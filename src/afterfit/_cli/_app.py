@@ -255,7 +255,7 @@ def import_modules(names: Iterable[str]) -> None:
             sys.path.insert(0, here)  # as `python -m` does; processes that help look there too
         try:
             importlib.import_module(name)
-        except Exception as error:  # whatever the user's code raises
+        except (Exception, SystemExit) as error:  # whatever the user's code raises
             raise SpecError(f"{name} cannot be imported: {error_in_words(error).rstrip('.')}.") from error
 
 

@@ -55,11 +55,13 @@ class Lane:
             self.traced = eqx.tree_at(lambda d: d.steps, self.traced, jnp.asarray(self.traced.steps))
         self.key = jax.random.key(experiment.seed)
         self.past = Past.of(experiment.init.past)  # of a run that goes on from another
+        self.past.check_curves(lambda: jax.eval_shape(self.problem.observe, params))
         self._origin = self.past.step if dynamics.in_steps else 0  # its own first position
         self.targets, self._kept = self._places()
         self.checkpoints: list[tuple[float, int, PyTree[np.ndarray]]] = []  # log₁₀ time, step, parameters
         self.observations: list[tuple[float, int, dict[str, np.ndarray]]] = []  # log₁₀ time, step, quantities
         self.status, self.message = "", ""  # the status of a run that goes on is empty
+        self._note = ""  # what is to be said of how it began
         self.position, self.seconds = 0.0, 0.0
         self.state: State | None = None  # at the last observation: what the run's parameters will be
         self._reference: State | None = None  # where it was at half of its time, or before
@@ -74,17 +76,19 @@ class Lane:
             kept = np.round(np.linspace(0 if wanted > 1 else len(targets), len(targets), wanted))
             return targets + self._origin, set(kept.astype(int).tolist())
         since = np.array(wanted) - self.past.time
+        since[np.abs(since) <= 1e-9 * self.past.time] = 0.0  # what is less is rounding
         require(
             since[0] >= 0, f"the run begins at t={self.past.time:.4g}: a checkpoint at t={wanted[0]:.4g} is before."
         )
-        positions = dynamics.positions(since[since > 0])
+        positions = dynamics.positions(since[since > 0], self.past.remembered)
         require(
             not np.any(positions > dynamics.end * (1 + 1e-9)),  # what is beyond by less is rounding
             f"the run ends before t={wanted[-1]:.4g}, for which a checkpoint is asked: train it longer.",
         )
-        positions = np.minimum(positions, targets[-1])
+        at_start = since[0] == 0 or bool(np.any(positions == 0))  # also where it is less than a step away
+        positions = np.minimum(positions[positions > 0], targets[-1])
         targets = np.union1d(targets, positions)
-        kept = {int(place) + 1 for place in np.searchsorted(targets, positions)} | ({0} if since[0] == 0 else set())
+        kept = {int(place) + 1 for place in np.searchsorted(targets, positions)} | ({0} if at_start else set())
         return targets + self._origin, kept
 
     @property
@@ -107,9 +111,11 @@ class Lane:
 
     def resumed(self, state: State) -> State:
         """The state at the start, of a run that goes on from another as that one left it."""
-        if self.past.run is None:
+        past = self.past.remembered
+        if past is None:
             return state
-        return self.dynamics.resumed(state, self.past.step, self.past.memory(self.dynamics))
+        state, self._note = self.dynamics.resumed(state, self.past.step, past)
+        return state
 
     def see(self, state: State, seen: dict[str, np.ndarray]) -> None:
         """Take note of an observation, and end here if there is reason to."""
@@ -177,7 +183,7 @@ class Lane:
         with self._writing:
             if self.status:
                 return False
-            self.status, self.message = status, message
+            self.status, self.message = status, f"{message} {self._note}".strip()
             return True
 
     @property
@@ -196,18 +202,32 @@ class Lane:
             spec=self.experiment.to_dict(),
             curves=self.past.followed_by(curves),
             params=self.state.params,
-            memory=jax.tree.leaves(self.state.memory) if self.dynamics.in_steps else [],
-            checkpoints=Checkpoints.held(self.checkpoints),
+            memory=[_storable(leaf) for leaf in jax.tree.leaves(self.state.memory)] if self.dynamics.in_steps else [],
+            memory_kind=self.dynamics.memory_kind,
+            checkpoints=Checkpoints.held([*self.checkpoints, *self._end_of_many()]),
             metric=task.metric,
             criteria=task.criteria,
             status=self.status,
             message=self.message,
             method=self.method,
-            work={name: int(value) for name, value in self.dynamics.work(self.state).items()},
+            work=self._work(self.state),
             seconds=self.seconds,
             id=self._id,
             origin=self.experiment,
         )
+
+    def _end_of_many(self) -> list[tuple[float, int, PyTree[np.ndarray]]]:
+        """The last checkpoint of a run that was asked for a number of them and ended before its time."""
+        wanted, last = self.experiment.checkpoints, len(self.observations) - 1
+        if not isinstance(wanted, int) or not wanted or last in self._kept:
+            return []
+        assert self.state is not None
+        return [(*self.observations[-1][:2], self.state.params)]
+
+    def _work(self, state: State) -> dict[str, int]:
+        """What it has cost, without the past, as the seconds are."""
+        alone = dataclasses.replace(state, step=state.step - self._origin)
+        return {name: int(value) for name, value in self.dynamics.work(alone).items()}
 
 
 class Batch:
@@ -387,6 +407,11 @@ def _stacked(arrays: Sequence[Array]) -> Array:
     if jax.dtypes.issubdtype(arrays[0].dtype, jax.dtypes.prng_key):
         return jnp.stack(arrays)
     return jnp.asarray(np.stack(arrays))
+
+
+def _storable(array: np.ndarray) -> np.ndarray:
+    """An array as NumPy's files hold it: what only JAX has a type for, such as bfloat16, in single precision."""
+    return array.astype(np.float32) if array.dtype.kind == "V" else array
 
 
 def numbers_as_arrays(spec: Any, params: PyTree[Array]) -> Any:

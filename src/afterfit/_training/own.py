@@ -19,22 +19,35 @@ import numpy as np
 from jax.errors import JAXTypeError
 from jaxtyping import Array, PyTree
 
+from afterfit._base.curves import axes_of
 from afterfit._base.definitions import compiled
 from afterfit._base.errors import AfterfitError, SpecError, error_in_words, require
+from afterfit._base.spec import all_ours
+from afterfit.dynamics import Dynamics
+from afterfit.dynamics._optax import made
 from afterfit.dynamics._problem import Problem
 from afterfit.models import Model
 from afterfit.models._inputs import as_inputs
+from afterfit.penalties import Penalty
 from afterfit.quantities import Quantity
 
-__all__ = ["check_outputs", "check_own_model", "shape_of", "watching"]
+__all__ = [
+    "check_outputs",
+    "check_own_model",
+    "check_own_penalty",
+    "check_own_steps",
+    "check_schedule",
+    "shape_of",
+    "watching",
+]
 
 
 def check_own_model(problem: Problem, params: PyTree[Array], outputs: jax.ShapeDtypeStruct) -> None:
-    """Refuse a model of which nothing is known, and whose outputs have this shape, if it cannot be trained."""
+    """Refuse a model of the user's, whose outputs have this shape, if it cannot be trained."""
     _check_pure(problem, params)
     _check_start(problem, params, outputs)
     require(
-        _moves_outputs(problem, params, outputs),
+        problem.model.responsive or _moves_outputs(problem, params, outputs),
         "the model's outputs do not depend on its parameters: their derivative is exactly 0 at the start and at "
         "random points of sizes from 1e-3 to 1e6, so that nothing can be learnt.",
     )
@@ -45,30 +58,94 @@ def check_own_model(problem: Problem, params: PyTree[Array], outputs: jax.ShapeD
     )
 
 
+def check_own_penalty(penalty: Penalty, params: PyTree[Array]) -> None:
+    """Refuse a penalty of the user's that is not one number, or that JAX cannot follow."""
+    _require_number("the penalty", shape_of("the penalty", penalty.value, params))
+
+
+def check_schedule(dynamics: Dynamics) -> None:
+    """Refuse a schedule of the user's that is not one number a step, or that JAX cannot follow."""
+    schedule = made(getattr(dynamics, "schedule", None), "dynamics.schedule")
+    if schedule is not None:
+        _require_number("the schedule", shape_of("the schedule", schedule, jnp.zeros((), jnp.int64)))
+
+
+def _require_number(what: str, seen: Any) -> None:
+    number = seen.shape == () if isinstance(seen, jax.ShapeDtypeStruct) else isinstance(seen, int | float)
+    require(number, f"{what} must be one number, got {seen!r:.60}.")
+
+
+def check_own_steps(dynamics: Dynamics, problem: Problem, params: PyTree[Array]) -> None:
+    """Refuse steps that JAX cannot follow, or that give other arrays than they got."""
+    key, one = jax.random.key(0), jnp.ones((), jnp.int64)
+    what = f"a step of {type(dynamics).__name__}"
+    shape_of(what, lambda p: dynamics.advance(problem, dynamics.start(problem, p, key), one, one), params)
+
+
 def _acts_on_each(problem: Problem, params: PyTree[Array]) -> bool:
-    """Whether the first example has the output alone that it has among the others, as far as rounding lets one tell."""
+    """Whether the first example has the output alone that it has among the others, as far as rounding lets one tell.
+
+    At the start, where all outputs may be 0, and at a random point about it.
+    """
     n, inputs = problem.data.n, as_inputs(problem.data.inputs)
-    together = inputs.observed(problem.model.outputs(params, problem.data.inputs), n)
-    alone = problem.model(params, inputs.first(n))[0]
-    return bool(jnp.allclose(alone, together[0], rtol=1e-3, atol=1e-3 * float(jnp.max(jnp.abs(together)))))
+    for point in (params, jax.tree.map(jnp.add, params, _noise(params))):
+        together = inputs.observed(problem.model.outputs(point, problem.data.inputs), n)
+        alone, size = problem.model(point, inputs.first(n))[0], float(jnp.max(jnp.abs(together)))
+        if np.isfinite(size) and not jnp.allclose(alone, together[0], rtol=1e-3, atol=1e-3 * size):
+            return False
+    return True
+
+
+def _noise(params: PyTree[Array]) -> PyTree[Array]:
+    """Random numbers in the shapes of the parameters, the same ones always."""
+    rng = np.random.default_rng(0)
+    return jax.tree.map(lambda leaf: jnp.asarray(rng.standard_normal(leaf.shape), leaf.dtype), params)
 
 
 def watching(observe: Mapping[str, Quantity], problem: Problem, params: PyTree[Array]) -> Problem:
     """The problem with what is to be observed of it beside its own, from a start at `params`."""
-    usual = {"time", "log10_time", "step", "trouble", *(jax.eval_shape(problem.observe, params) if observe else ())}
+    if not observe and all_ours(problem.model) and all_ours(problem.task):
+        return problem
+    taken = {*_OF_EVERY_RUN, *shape_of("what is observed", problem.usual, params)}
+    own = shape_of("what the model observes", problem.model.observe, params)
+    for name in own:
+        require(
+            name not in taken,
+            f"every run has a curve {name!r} of its own, and {type(problem.model).__name__}.observe gives another: "
+            "call it something else.",
+        )
     watched = {}
     for name, quantity in observe.items():
-        require(name not in usual, f"every run has a curve {name!r} of its own: observe yours under another name.")
-        quantity.check(problem, params)
-        what = f"the quantity {name!r}"
-        memory = shape_of(what, lambda p, q=quantity: q.begin(problem, p), params) and _begin(quantity, problem, params)
-        seen = shape_of(what, lambda p, q=quantity, m=memory: q.value(problem, p, m), params)
         require(
-            isinstance(seen, jax.ShapeDtypeStruct) and not jnp.issubdtype(seen.dtype, jnp.complexfloating),
-            f"{what} must be a real number or an array of them, got {seen!r:.60}.",
+            name not in taken | set(own),
+            f"every run has a curve {name!r} of its own: observe yours under another name.",
         )
-        watched[name] = quantity, memory
-    return dataclasses.replace(problem, watched=watched)
+        watched[name] = quantity, _begun(f"the quantity {name!r}", quantity, problem, params)
+    problem = dataclasses.replace(problem, watched=watched)
+    curves = shape_of("what is observed", problem.observe, params)
+    axes = {axis: name for name, curve in curves.items() for axis in axes_of(name, len(curve.shape))}
+    for name in curves:
+        require(
+            name not in axes,
+            f"{name!r} is what the axis of the curve {axes.get(name)!r} is called: observe yours under another name.",
+        )
+    return problem
+
+
+_OF_EVERY_RUN = ("time", "log10_time", "step", "trouble")
+
+
+def _begun(what: str, quantity: Quantity, problem: Problem, params: PyTree[Array]) -> PyTree[Array]:
+    """What a quantity keeps of the start, if it can be had along the run."""
+    quantity.check(problem, params)
+    shape_of(what, lambda p: quantity.begin(problem, p), params)  # refused in words, before it is computed
+    memory = _begin(quantity, problem, params)
+    seen = shape_of(what, lambda p: quantity.value(problem, p, memory), params)
+    require(
+        isinstance(seen, jax.ShapeDtypeStruct) and not jnp.issubdtype(seen.dtype, jnp.complexfloating),
+        f"{what} must be a real number or an array of them, got {seen!r:.60}.",
+    )
+    return memory
 
 
 @compiled
@@ -151,8 +228,7 @@ def _moves_outputs(problem: Problem, params: PyTree[Array], outputs: jax.ShapeDt
     It may well be 0 at the start, as of a ReLU network whose units are all dead. Then random points of all sizes are
     tried: what is flat at small ones (a unit below its threshold) is not at large ones, nor the other way round.
     """
-    rng = np.random.default_rng(0)
-    noise = jax.tree.map(lambda leaf: jnp.asarray(rng.standard_normal(leaf.shape), leaf.dtype), params)
+    rng, noise = np.random.default_rng(1), _noise(params)
     for start, random in ((1.0, 0.0), (1.0, 1.0), (0.0, 1e-3), (0.0, 1.0), (0.0, 1e3), (0.0, 1e6)):
         point = jax.tree.map(lambda p, z, a=start, b=random: a * p + b * z, params, noise)
         weights = jnp.asarray(rng.standard_normal(outputs.shape), outputs.dtype)

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
+import operator
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+import jax
 import numpy as np
 
-from afterfit._base.errors import require
+from afterfit._base.definitions import Untold
+from afterfit._base.errors import SpecError, require
+from afterfit._base.files import json_text
+from afterfit._base.spec import Spec
 from afterfit._diagnose.words import power_of_ten
 from afterfit._training.experiment import Experiment
-from afterfit.dynamics import Dynamics
+from afterfit.dynamics._base import Remembered
+from afterfit.inits import Init
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -42,7 +50,8 @@ class Past:
         """Refuse an experiment that does not go on from this: on other data, with another model, on another clock."""
         if self.run is None:
             return
-        spec, now = self.run.spec, experiment.to_dict()
+        # As files say it: a run that was read has lists for tuples, and words for whole numbers as names.
+        spec, now = (json.loads(json_text(said)) for said in (self.run.spec, experiment.to_dict()))
         require(
             self.run.status != "diverged",
             f"a run that diverged leaves nothing to go on from: begin anew, with {experiment.dynamics.knob}.",
@@ -53,12 +62,40 @@ class Past:
                 f"a run goes on with its own task, model and seed, and the {name} of this one is {_named(spec[name])}, "
                 f"not {_named(now[name])}. To start elsewhere at its parameters, use init=af.inits.From(run.params).",
             )
+        if self.run.origin is not None:
+            for name in ("task", "model"):
+                _check_same(getattr(self.run.origin, name), getattr(experiment, name), name)
         clock = self.run.curves["time"].attrs["units"]
         require(
             clock == experiment.dynamics.clock,
             f"the run's clock is the {clock}, that of {type(experiment.dynamics).__name__} the "
             f"{experiment.dynamics.clock}: these cannot be continued. Use init=af.inits.From(run.params).",
         )
+
+    def check_curves(self, observed: Callable[[], Mapping[str, Any]]) -> None:
+        """Refuse to observe under the name of a curve what has not its shape: they are one curve."""
+        if self.run is None:
+            return
+        for name, now in observed().items():
+            before = self.run.curves[name].shape[1:] if name in self.run.curves else now.shape
+            require(
+                now.shape == before,
+                f"the run before observed {name!r} with the shape {before}, not {now.shape}: observe yours under "
+                "another name.",
+            )
+
+    @property
+    def first_init(self) -> Init:
+        """Where it all began, before the first of the runs that go on from one another."""
+        assert self.run is not None
+        try:
+            init = Init.from_dict(self.run.spec["init"]) if self.run.origin is None else self.run.origin.init
+        except SpecError as error:
+            raise SpecError(
+                "a model that is linearised where its run began cannot be gone on with, since where that was is not in "
+                f"the files of the run ({str(error).rstrip('.')}): go on from the run while it is in memory."
+            ) from None
+        return init if init.past is None else Past.of(init.past).first_init
 
     @property
     def initial_loss(self) -> float | None:
@@ -70,10 +107,13 @@ class Past:
         """When it ended."""
         return power_of_ten(self.log10_time)
 
-    def memory(self, dynamics: Dynamics) -> list[np.ndarray] | None:
-        """What the same kind of dynamics remembered at the end; None if it was another."""
-        same = self.run is not None and self.run.spec["dynamics"]["kind"] == dynamics.kind
-        return self.run.memory if self.run is not None and same else None
+    @property
+    def remembered(self) -> Remembered | None:
+        """What its dynamics remembered at the end; None if there is no past."""
+        if self.run is None:
+            return None
+        dynamics = self.run.spec["dynamics"]
+        return Remembered(self.run.memory, self.run.memory_kind or dynamics["kind"], dynamics)
 
     def continued(self, own: float, began: float) -> float:
         """log₁₀ of the time on the continued clock, from what the dynamics' own clock says now and said at the start.
@@ -99,6 +139,19 @@ class Past:
             compat="equals",
             join="outer",
             combine_attrs="override",
+        )
+
+
+def _check_same(before: Spec, now: Spec, name: str) -> None:
+    """Refuse a noun that may be another although plain data say the same of it: they cannot tell a lambda's code."""
+    try:
+        list(now.codes())
+    except Untold as error:
+        functions = ([leaf for leaf in jax.tree.leaves(noun) if callable(leaf)] for noun in (before, now))
+        require(
+            type(before) is type(now) and all(map(operator.is_, *functions)),
+            f"a run goes on with its own {name}, and whether this is the same cannot be told ({error}): give the one "
+            "that it was trained with.",
         )
 
 

@@ -89,8 +89,9 @@ class Run:
     dynamics); `work` counts what was done, `seconds` how long it took. `id` is the name of the experiment that was
     asked for (empty if it has none), `ended` when training ended, in seconds since 1970 (0 if that is not known),
     and `versions` what it was computed with. `checkpoints` are the parameters on the way, where they were asked for,
-    and `memory` the arrays that an optimiser remembered at the end. `origin` is the experiment itself, while it is in
-    memory; a loaded run has only its `spec`.
+    and `memory` the arrays that an optimiser remembered at the end, `memory_kind` what kind they are. `origin` is the
+    experiment itself, while it is in memory; a loaded run has only its `spec`. Of a run that goes on from another, the
+    curves are those of both; `work` and `seconds` are of its own part.
     """
 
     spec: dict[str, Any]
@@ -108,6 +109,7 @@ class Run:
     versions: dict[str, str] = dataclasses.field(default_factory=versions_here, repr=False)
     checkpoints: Checkpoints = dataclasses.field(default_factory=lambda: Checkpoints.held([]))
     memory: list[np.ndarray] = dataclasses.field(default_factory=list, repr=False)
+    memory_kind: str = dataclasses.field(default="", repr=False)
     origin: Experiment | None = dataclasses.field(default=None, repr=False, compare=False)
 
     @functools.cached_property
@@ -270,6 +272,7 @@ class Run:
             curves=curves,
             params=_arrays(files, "params.npz", where),
             memory=_arrays(files, _MEMORY, where) if facts["memory"] else [],
+            memory_kind=facts["memory_kind"],
             checkpoints=Checkpoints([float(time) for time in times], steps, read),
             metric=facts["metric"],
             criteria=Criteria(*(Threshold(**facts["criteria"][side]) for side in ("train", "test"))),
@@ -312,6 +315,7 @@ class Run:
             },
             "versions": self.versions,
             "memory": bool(self.memory),
+            "memory_kind": self.memory_kind,
             "checkpoints": [self.checkpoints.log10_times, self.checkpoints.steps],
         }
 
@@ -352,7 +356,8 @@ def load(directory: str | Path) -> Run:
     """Read a run that was saved. Nothing is executed: the files are JSON, Parquet and plain arrays."""
     directory = Path(directory)
     files = {name: content for name in READ if (content := _content(directory, name)) is not None}
-    return Run.from_files(files, str(directory), functools.partial(_content, directory))
+    # Checkpoints are read when they are asked for, wherever the process is by then.
+    return Run.from_files(files, str(directory), functools.partial(_content, directory.absolute()))
 
 
 def _content(directory: Path, name: str) -> bytes | None:
@@ -416,6 +421,7 @@ _SAID = {
     "final": dict,
     "versions": dict,
     "memory": bool,
+    "memory_kind": str,
     "checkpoints": list,
 }
 _NOT_SAID_AT_FIRST = {
@@ -426,6 +432,7 @@ _NOT_SAID_AT_FIRST = {
     "verdict": None,
     "final": {},
     "memory": False,
+    "memory_kind": "",
     "checkpoints": [[], []],
 }
 

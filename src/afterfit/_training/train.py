@@ -17,10 +17,18 @@ from afterfit._base.definitions import as_compiled_last
 from afterfit._base.errors import require
 from afterfit._base.machine import blas_on_one_thread
 from afterfit._base.progress import progress_bar
+from afterfit._base.spec import all_ours
 from afterfit._base.turns import attend, computing
 from afterfit._training.batches import Batch, Lane, numbers_as_arrays
 from afterfit._training.experiment import Experiment
-from afterfit._training.own import check_outputs, check_own_model, shape_of
+from afterfit._training.own import (
+    check_outputs,
+    check_own_model,
+    check_own_penalty,
+    check_own_steps,
+    check_schedule,
+    shape_of,
+)
 from afterfit._training.past import Past
 from afterfit._training.run import Run
 from afterfit._training.size import check_program, check_size
@@ -28,6 +36,7 @@ from afterfit.dynamics import Dynamics
 from afterfit.dynamics._problem import Problem, pose
 from afterfit.inits import EndOf, Init, Own
 from afterfit.models import Model
+from afterfit.models._inputs import as_inputs
 from afterfit.penalties import NoPenalty, Penalty
 from afterfit.quantities import Quantity
 from afterfit.tasks import Data, Task
@@ -183,20 +192,25 @@ def prepare(experiment: Experiment, data: Data | None = None) -> tuple[Problem, 
     task, model = experiment.task, experiment.model
     as_compiled_last((task, model, experiment.penalty, experiment.dynamics, *experiment.observe.values()))
     check_size(experiment)  # before any data are drawn
-    Past.of(experiment.init.past).check(experiment)
+    past = Past.of(experiment.init.past)
+    past.check(experiment)
     task.criteria.at()  # are they possible?
-    # Streams of one seed: 0 is the data's (Experiment.draw), 1 the initialisation's.
-    initial = model.initialise(experiment.init, task.signature, np.random.default_rng([experiment.seed, 1]))
+    params = _initialised(experiment, experiment.init)
+    # A run that goes on has the model of the whole run, which began where the first of them did.
+    anchor = _initialised(experiment, past.first_init) if model.has_anchor and past.run is not None else params
     data = experiment.draw() if data is None else data
     for inputs in (data.inputs, data.test_inputs):
         model.check_inputs(inputs)
+        require(
+            model.in_parts or not as_inputs(inputs).on_disk,
+            f"inputs in a memory-mapped file are evaluated some at a time, and {type(model).__name__} does not say "
+            "that each output is a function of its own input alone: say separate = True in its class if it is so, or "
+            "give them in memory, np.array(X).",
+        )
     problem = pose(task, model, experiment.penalty, data)
-    dtype = jnp.float64 if task.precision == "double" else jnp.float32
-    params = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), initial)
-    problem = eqx.tree_at(lambda p: p.model, problem, problem.model.anchored(params))
-    outputs = shape_of(
-        "the model", lambda p: problem.model.outputs(p, problem.data.inputs), params, in_words=not model.responsive
-    )
+    problem = eqx.tree_at(lambda p: p.model, problem, problem.model.anchored(anchor))
+    tried = not model.responsive or not all_ours(model)  # ours are known to be sound
+    outputs = shape_of("the model", lambda p: problem.model.outputs(p, problem.data.inputs), params, in_words=tried)
     check_outputs(outputs)
     wanted = problem.data.targets.shape
     if task.loss.metric == "accuracy":  # targets are class numbers, outputs one number a class
@@ -206,7 +220,28 @@ def prepare(experiment: Experiment, data: Data | None = None) -> tuple[Problem, 
         f"the model gives outputs of shape {outputs.shape}, but the task needs {wanted}.",
     )
     check_program(jax.grad(problem.loss), params, problem.data.n)
-    experiment.dynamics.check(problem, params)
-    if not model.responsive:
+    _check_moves(experiment, problem, params)
+    experiment.dynamics.check_past(past.remembered)
+    if tried:
         check_own_model(problem, params, outputs)
     return eqx.tree_at(lambda p: p.penalty, problem, numbers_as_arrays(problem.penalty, params)), params
+
+
+def _check_moves(experiment: Experiment, problem: Problem, params: PyTree[Array]) -> None:
+    """Refuse a penalty and a dynamics that cannot move the parameters; those of the user's are tried."""
+    dynamics, ours = experiment.dynamics, all_ours(experiment.penalty)
+    if not ours:
+        check_own_penalty(problem.penalty, params)
+    check_schedule(dynamics)
+    dynamics.check(problem, params)
+    if dynamics.in_steps and not (ours and all_ours(dynamics)):
+        check_own_steps(dynamics, problem, params)
+
+
+def _initialised(experiment: Experiment, init: Init) -> PyTree[Array]:
+    """The parameters where `init` begins, on the experiment's task and with its seed."""
+    # Streams of one seed: 0 is the data's (Experiment.draw), 1 the initialisation's.
+    rng, task = np.random.default_rng([experiment.seed, 1]), experiment.task
+    dtype = jnp.float64 if task.precision == "double" else jnp.float32
+    initial = experiment.model.initialise(init, task.signature, rng)
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), initial)

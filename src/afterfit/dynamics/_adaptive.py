@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -12,7 +12,7 @@ from jaxtyping import Array, PyTree
 
 from afterfit._base.errors import SpecError, require
 from afterfit.dynamics._base import State
-from afterfit.dynamics._optax import as_recipe, codes_of, made, said_of
+from afterfit.dynamics._optax import as_recipe, codes_of, made, makers_of, said_of
 from afterfit.dynamics._optimiser import Optimiser
 from afterfit.dynamics._problem import Problem
 
@@ -85,6 +85,8 @@ class Optax(Optimiser):
     asks for more than gradient and parameters (`lbfgs`) cannot be used.
     """
 
+    told: ClassVar[tuple[str, ...]] = ("schedule", "transformation")
+
     transformation: Any  # pyright: ignore[reportGeneralTypeIssues]  (what has a default comes by name only)
     lr: float = eqx.field(default=1.0, kw_only=True)
     steps: int = eqx.field(kw_only=True)
@@ -101,6 +103,10 @@ class Optax(Optimiser):
     def optimiser(self) -> Any:
         """The Optax transformation."""
         return made(self.transformation, "dynamics.transformation")
+
+    @property
+    def memory_kind(self) -> str:
+        return f"{self.kind}: {' '.join(makers_of(self.optimiser()))}"
 
     def begin(self, params: PyTree[Array]) -> Any:
         return jax.tree.map(_as_numbers, self.optimiser().init(params))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import abc
-from typing import Any, ClassVar
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -29,6 +30,14 @@ class State(eqx.Module):
     memory: PyTree[Array]
     step: Int[Array, ""]
     key: Key[Array, ""]
+
+
+class Remembered(NamedTuple):
+    """What the dynamics of a run remembered at its end: the arrays, their `kind`, and the dynamics as plain data."""
+
+    arrays: list[np.ndarray]
+    kind: str
+    dynamics: Mapping[str, Any]
 
 
 class Dynamics(Spec):
@@ -95,17 +104,26 @@ class Dynamics(Spec):
         """This dynamics with everything decided that depends on the problem, and in words what was decided and why."""
         return self, ""
 
-    def positions(self, times: np.ndarray) -> np.ndarray:
-        """Where given training times are reached, in the unit of `end`."""
+    def positions(self, times: np.ndarray, past: Remembered | None = None) -> np.ndarray:
+        """Where given training times are reached, in the unit of `end`, of a run that goes on from `past`."""
         return times
 
-    def resumed(self, state: State, step: int, memory: list[np.ndarray] | None) -> State:
+    def check_past(self, past: Remembered | None) -> None:
+        """Refuse to go on from there, or to begin, before any work."""
+        return
+
+    @property
+    def memory_kind(self) -> str:
+        """What tells its memory from that of another dynamics: a run goes on with a memory of its own kind."""
+        return self.kind
+
+    def resumed(self, state: State, step: int, past: Remembered) -> tuple[State, str]:
         """The state at the start of a run that goes on from another, which had made `step` steps.
 
-        `memory` are the arrays that this kind of dynamics remembered there, None if it was another. A flow has all it
-        needs in its parameters.
+        And in words what of the past it could not go on with, if that is worth saying. A flow has all it needs in its
+        parameters.
         """
-        return state
+        return state, ""
 
     @property
     def stops(self) -> str | None:
@@ -204,14 +222,17 @@ class Discrete(Dynamics):
     def afterword(self) -> str:
         return f"not {self.until} after {self.steps} steps." if self.until else ""
 
-    def positions(self, times: np.ndarray) -> np.ndarray:
+    def positions(self, times: np.ndarray, past: Remembered | None = None) -> np.ndarray:
         return np.ceil(times / self.lr - 1e-6).astype(np.int64)  # a millionth of a step is rounding
 
-    def resumed(self, state: State, step: int, memory: list[np.ndarray] | None) -> State:
-        leaves, tree = jax.tree.flatten(state.memory)
-        if memory is not None and list(map(np.shape, memory)) == list(map(jnp.shape, leaves)):
-            leaves = [jnp.asarray(new, old.dtype) for new, old in zip(memory, leaves, strict=True)]
-        return State(state.params, jax.tree.unflatten(tree, leaves), jnp.asarray(step, state.step.dtype), state.key)
+    def resumed(self, state: State, step: int, past: Remembered) -> tuple[State, str]:
+        memory, said = self.recalled(state.memory, past)
+        return State(state.params, memory, jnp.asarray(step, state.step.dtype), state.key), said
+
+    def recalled(self, memory: Any, past: Remembered) -> tuple[Any, str]:
+        """The memory of the past in place of that at the start, where it is of this kind; and what to say of it."""
+        taken = refilled(memory, past.arrays) if past.kind == self.memory_kind else None
+        return (memory if taken is None else taken), ""
 
     def targets(self, observations: int) -> np.ndarray:
         return np.unique(np.round(np.geomspace(1, self.steps, observations)).astype(np.int64))
@@ -240,3 +261,11 @@ class Discrete(Dynamics):
     @property
     def knob(self) -> str:
         return f"a smaller step size: dynamics.lr={0.1 * self.lr:.2g}"
+
+
+def refilled(tree: PyTree[Array], arrays: Sequence[np.ndarray]) -> PyTree[Array] | None:
+    """A tree with other arrays in it, of the types that were there; None if their shapes do not fit."""
+    leaves, structure = jax.tree.flatten(tree)
+    if list(map(np.shape, arrays)) != list(map(jnp.shape, leaves)):
+        return None
+    return jax.tree.unflatten(structure, [jnp.asarray(new, old.dtype) for new, old in zip(arrays, leaves, strict=True)])

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, Key, PyTree
 
 from afterfit._base.errors import SpecError, require
 from afterfit._base.spec import later
-from afterfit.dynamics._base import Discrete, State
+from afterfit.dynamics._base import Discrete, Remembered, State
 from afterfit.dynamics._optimiser import Optimiser
 from afterfit.dynamics._problem import Problem, design_matrix
 from afterfit.models._inputs import as_inputs
@@ -129,7 +129,7 @@ class LossScaledDescent(Discrete):
     def log10_time(self, state: State) -> Float[Array, ""]:
         return state.memory / jnp.log(10.0)
 
-    def positions(self, times: np.ndarray) -> np.ndarray:
+    def positions(self, times: np.ndarray, past: Remembered | None = None) -> np.ndarray:
         raise SpecError("the clock of LossScaledDescent follows the loss, and is not known before: ask for a number.")
 
     def check(self, problem: Problem, params: PyTree[Array]) -> None:

@@ -7,11 +7,11 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from afterfit._base.definitions import Untold, code_of, digest
+from afterfit._base.definitions import code_of, digest_if_told
 from afterfit._base.errors import SpecError, nearest, require
 from afterfit._base.spec import plain_number
 
-__all__ = ["as_recipe", "codes_of", "made", "said_of"]
+__all__ = ["as_recipe", "codes_of", "made", "makers_of", "said_of"]
 
 
 class Recipe(dict):
@@ -90,10 +90,7 @@ def said_of(value: Any) -> Any:
         return value
     if type(value) is tuple:
         return [said_of(part) for part in value]
-    try:
-        return {"code": digest(value)}
-    except Untold:
-        return {"code": None}
+    return {"code": digest_if_told(value)}
 
 
 def codes_of(value: Any, where: str) -> Iterator[str]:
@@ -101,3 +98,24 @@ def codes_of(value: Any, where: str) -> Iterator[str]:
     for part in value if type(value) is tuple else (value,):
         if part is not None and not isinstance(part, Recipe):
             yield code_of(part, where)
+
+
+def makers_of(transformation: Any) -> list[str]:
+    """The names of the functions whose states a transformation has: what is left of it without its numbers."""
+    found: dict[int, Any] = {}
+    _collect(transformation.init, found)
+    return [function.__qualname__.partition(".<locals>")[0] for function in found.values()]
+
+
+def _collect(thing: Any, found: dict[int, Any]) -> None:
+    """Add the functions in a thing, and those that they refer to from where they were made."""
+    if isinstance(thing, Mapping):
+        thing = tuple(thing.values())
+    if inspect.ismethod(thing):
+        thing = (thing.__func__, *vars(thing.__self__).values())
+    if isinstance(thing, tuple | list):
+        for part in thing:
+            _collect(part, found)
+    elif inspect.isfunction(thing) and id(thing) not in found:
+        found[id(thing)] = thing
+        _collect(tuple(inspect.getclosurevars(thing).nonlocals.values()), found)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import math
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, Int, Key, PyTree
 
 from afterfit._base.errors import require
 from afterfit._base.spec import later
-from afterfit.dynamics._base import Discrete, State
+from afterfit.dynamics._base import Discrete, Remembered, State, refilled
 from afterfit.dynamics._optax import as_recipe, codes_of, made, said_of
 from afterfit.dynamics._problem import Problem
 
@@ -43,6 +43,13 @@ class Memory(NamedTuple):
     clock: Clock | None
 
 
+def _parts(past: Remembered) -> tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray]]:
+    """The arrays that an optimiser remembered, as `Memory` has them: its settings say which of them there are."""
+    epoch, clock = (2 * (past.dynamics.get(name) is not None) for name in ("batch", "schedule"))
+    own = len(past.arrays) - epoch - clock
+    return past.arrays[:own], past.arrays[own : own + epoch], past.arrays[own + epoch :]
+
+
 class Optimiser(Discrete):
     """Steps made of gradients. A new one is a subclass with `update`, and `begin` if it has a memory.
 
@@ -61,6 +68,8 @@ class Optimiser(Discrete):
     af.dynamics.GradientDescent(0.1, 10_000, momentum=0.9, schedule=schedule)
     ```
     """
+
+    told: ClassVar[tuple[str, ...]] = ("schedule",)
 
     batch: int | None = later(None)
     schedule: Any = later(None)
@@ -124,11 +133,34 @@ class Optimiser(Discrete):
             return super().log10_time(state)
         return jnp.log10(state.memory.clock.total * self.lr)
 
-    def positions(self, times: np.ndarray) -> np.ndarray:
+    def recalled(self, memory: Memory, past: Remembered) -> tuple[Memory, str]:
+        """Its own memory, the place in an epoch and that in a schedule, each where it fits."""
+        if past.dynamics.get("kind") != self.kind:
+            return memory, ""
+        own, epoch, clock = _parts(past)
+        mine = refilled(memory.own, own) if past.kind == self.memory_kind else None
+        batches = refilled(memory.epoch, epoch) if past.dynamics.get("batch") == self.batch else None
+        lost = mine is None and bool(own) and bool(jax.tree.leaves(memory.own))
+        went_on = Memory(
+            own=memory.own if mine is None else mine,
+            epoch=batches or memory.epoch,
+            clock=refilled(memory.clock, clock) or memory.clock,
+        )
+        return went_on, "what the optimiser remembered does not fit this one, which began without." if lost else ""
+
+    def _first(self, past: Remembered | None) -> int:
+        """The step at which its schedule is when a run begins, or goes on."""
+        if past is None or past.dynamics.get("kind") != self.kind:
+            return 0
+        _, _, clock = _parts(past)
+        return int(clock[0]) if clock else 0
+
+    def positions(self, times: np.ndarray, past: Remembered | None = None) -> np.ndarray:
         if self.schedule is None:
             return super().positions(times)
         # From a step on, the sum of the factors of all steps before it and its own.
-        reached = np.cumsum(jax.vmap(self._factor)(jnp.arange(self.steps))) * self.lr
+        steps = self._first(past) + jnp.arange(self.steps)
+        reached = np.cumsum(jax.vmap(self._factor)(steps)) * self.lr
         return 1 + np.searchsorted(reached, times * (1 - 1e-9))
 
     def check(self, problem: Problem, params: PyTree[Array]) -> None:
@@ -136,13 +168,18 @@ class Optimiser(Discrete):
             self.batch is None or self.batch <= problem.data.n,
             f"batch must be at most the number of examples, {problem.data.n}, got {self.batch}.",
         )
-        if self.schedule is not None:
-            first, last = (float(self._factor(jnp.asarray(k))) for k in (0, self.steps - 1))
-            require(
-                0 < first < math.inf and 0 <= last < math.inf,
-                "a schedule multiplies lr by a finite factor, positive at the first step (else it moves nothing) and "
-                f"0 or more at the last: got {first} and {last}. Begin a warm-up above 0.",
-            )
+
+    def check_past(self, past: Remembered | None) -> None:
+        if self.schedule is None:
+            return
+        begin = self._first(past)
+        first, last = (float(self._factor(jnp.asarray(begin + k))) for k in (0, self.steps - 1))
+        advice = f"The schedule goes on at step {begin}: give a longer one." if begin else "Begin a warm-up above 0."
+        require(
+            0 < first < math.inf and 0 <= last < math.inf,
+            "a schedule multiplies lr by a finite factor, positive at the first step (else it moves nothing) and "
+            f"0 or more at the last: got {first} and {last}. {advice}",
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Its settings; a schedule that was given as a function is told by a digest of its code."""

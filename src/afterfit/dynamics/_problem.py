@@ -62,16 +62,22 @@ class Problem(eqx.Module):
         """Every quantity that a run records at one time."""
         dtype = jax.tree.leaves(params)[0].dtype
         observed = {
+            **self.usual(params),
+            **self.model.observe(params),
+            **{name: quantity.value(self, params, memory) for name, (quantity, memory) in self.watched.items()},
+        }
+        return {name: jnp.asarray(value, dtype) for name, value in observed.items()}
+
+    def usual(self, params: PyTree[Array]) -> dict[str, Array]:
+        """What is recorded of every model: metrics and norms."""
+        return {
             **self.task.metrics(self.model, params, self.data),
             "penalty": self.penalty.value(params),
             "norm_l1": sum_over(params, lambda leaf: jnp.sum(jnp.abs(leaf))),
             "norm_l2": norm(params),
             "loss_gradient": norm(jax.grad(self.loss)(params)),
             "penalty_gradient": norm(self.penalty.weighted_subgradient(params)),
-            **self.model.observe(params),
-            **{name: quantity.value(self, params, memory) for name, (quantity, memory) in self.watched.items()},
         }
-        return {name: jnp.asarray(value, dtype) for name, value in observed.items()}
 
 
 def pose(task: Task, model: Model, penalty: Penalty, data: Data) -> Problem:

@@ -89,6 +89,11 @@ class Model(Spec):
     def __call__(self, params: PyTree[Array], inputs: Any) -> Array:
         """Outputs, one row per input."""
 
+    @property
+    def in_parts(self) -> bool:
+        """Whether outputs may be had of some inputs at a time, each being a function of its own input alone."""
+        return self.separate
+
     def outputs(self, params: PyTree[Array], inputs: Any) -> Array:
         """Outputs on inputs of any kind: of those on disk, some at a time."""
         return inputs.evaluated(lambda some: self(params, some)) if isinstance(inputs, Inputs) else self(params, inputs)
@@ -130,6 +135,11 @@ class Model(Spec):
         """This model for a run that starts at `params`; most do not care where."""
         return self
 
+    @property
+    def has_anchor(self) -> bool:
+        """Whether it depends on where a run starts."""
+        return type(self).anchored is not Model.anchored
+
     def weight_kernel(self, params: PyTree[Array]) -> Array | None:
         """κ with JJᵀ = X diag(κ) Xᵀ, for a model of a vector whose weights each have parameters of their own."""
         return None
@@ -167,6 +177,10 @@ class LinearModel(Model):
 
     def __call__(self, params: PyTree[Array], inputs: Any) -> Array:
         return as_inputs(inputs).measure(self.weights(params))
+
+    @property
+    def in_parts(self) -> bool:
+        return self.separate or type(self).__call__ is LinearModel.__call__
 
     def observe(self, params: PyTree[Array]) -> dict[str, Array]:
         weights = self.weights(params)

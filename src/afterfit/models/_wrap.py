@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
@@ -10,8 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
-from afterfit._base.definitions import code_of, digest_of_arrays, held, said_of_function
+from afterfit._base.definitions import code_of, digest_if_told, digest_of_arrays, held, said_of_function
 from afterfit._base.errors import SpecError, require
+from afterfit._base.files import leaves_by_place
 from afterfit._base.jacobians import linearise
 from afterfit.models._base import LinearModel, Model, Parameter
 from afterfit.models._inputs import Signature, as_inputs, as_numbers
@@ -53,6 +55,10 @@ class Difference(Model):
         return self.model.separate
 
     @property
+    def in_parts(self) -> bool:
+        return self.model.in_parts
+
+    @property
     def operations(self) -> int:
         return 2 * self.model.operations
 
@@ -60,6 +66,9 @@ class Difference(Model):
         self.model.check_inputs(inputs)
 
     def initialise(self, init: Any, signature: Signature, rng: np.random.Generator) -> PyTree[np.ndarray]:
+        parameters = self.parameters(signature)
+        if init.holds(parameters):  # where a run has ended, the two copies are no longer the same
+            return init.apply(self, parameters, rng)
         start = self.model.initialise(init, signature, rng)
         return {"plus": start, "minus": jax.tree.map(np.copy, start)}
 
@@ -95,6 +104,10 @@ class Tangent(Model):
     @property
     def operations(self) -> int:
         return self.model.operations
+
+    @property
+    def in_parts(self) -> bool:
+        return self.model.in_parts
 
     def anchored(self, params: PyTree[Array]) -> Model:
         kind = _LinearTangent if isinstance(self.model, LinearModel) else _Tangent
@@ -190,12 +203,20 @@ class Function(Model):
             **self._said_of_it(),
             **said_of_function(self.function),
             **said_of_params(self.initial),
+            **({"parameters_code": digest_if_told(self._bare)} if _has_classes(self.initial) else {}),
             **self._settings(but=("function", "initial")),
         }
+
+    @property
+    def _bare(self) -> PyTree:
+        """The initial parameters without their values: what classes are in the tree, for they may be called."""
+        return jax.tree.map(lambda leaf: None, self.initial)
 
     def codes(self) -> Iterator[str]:
         yield from super().codes()
         yield code_of(self.function, "the function of models.Function")
+        if _has_classes(self.initial):
+            yield code_of(self._bare, "the parameters of models.Function")
 
 
 def held_params(params: PyTree) -> PyTree[np.ndarray]:
@@ -207,7 +228,15 @@ def held_params(params: PyTree) -> PyTree[np.ndarray]:
 
 def said_of_params(params: PyTree[np.ndarray]) -> dict[str, Any]:
     """What plain data say of parameters: their shapes, and a digest of what is in them."""
-    return {
-        "parameters": jax.tree.map(lambda leaf: list(np.shape(leaf)), params),
-        "sha256": digest_of_arrays(jax.tree.leaves(params)),
-    }
+    tree = leaves_by_place(params) if _has_classes(params) else params
+    shapes = jax.tree.map(lambda leaf: list(np.shape(leaf)), tree)
+    return {"parameters": shapes, "sha256": digest_of_arrays(jax.tree.leaves(params))}
+
+
+def _has_classes(params: PyTree) -> bool:
+    """Whether plain data cannot say the tree: there is a class in it, such as an Equinox module."""
+    try:
+        json.dumps(jax.tree.map(lambda leaf: 0, params), sort_keys=True)
+    except TypeError:
+        return True
+    return False

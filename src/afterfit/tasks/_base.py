@@ -19,7 +19,7 @@ from afterfit.losses import CrossEntropy, Loss, Squared
 from afterfit.models import LinearModel, Model
 from afterfit.models._inputs import Signature, as_classes, as_inputs, as_numbers
 
-__all__ = ["Data", "Task", "check_choice", "check_positive", "checked"]
+__all__ = ["Data", "Task", "are_signs", "check_choice", "check_positive", "checked"]
 
 
 CLASS_LOSSES = {"cross_entropy": CrossEntropy, "squared": Squared}  # of tasks whose answers are classes
@@ -96,7 +96,7 @@ class Task(Spec):
         """The metric of given outputs."""
         if self.metric == "error":
             return jnp.linalg.norm(jnp.ravel(outputs - targets)) / jnp.linalg.norm(jnp.ravel(targets))
-        if outputs.ndim == 1:  # binary, targets ±1; an output of exactly 0 is half right
+        if are_signs(outputs, targets):  # an output of exactly 0 is half right
             return jnp.mean((1 + jnp.sign(outputs) * targets) / 2)
         right = targets if targets.ndim == 1 else jnp.argmax(targets, axis=1)  # class numbers, or a number a class
         return jnp.mean(jnp.argmax(outputs, axis=1) == right, dtype=outputs.dtype)
@@ -166,6 +166,11 @@ def _checked_inputs(task: Task, inputs: Any, n: int, name: str, count: str) -> A
     whole = isinstance(n, int | np.integer) and n >= 1
     require(whole, f"the task's {count} must be a whole number, 1 or more, got {n!r}.")
     return as_inputs(inputs).checked(task.signature, n, name, count)
+
+
+def are_signs(outputs: Array, targets: Array) -> bool:
+    """Whether it is the sign of one output that counts, targets being ±1, and not the largest of several."""
+    return outputs.ndim == 1 or outputs.shape == targets.shape == (len(outputs), 1)
 
 
 def one_hot(classes: np.ndarray, count: int) -> np.ndarray:

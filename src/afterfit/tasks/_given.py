@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import equinox as eqx
 import numpy as np
 
-from afterfit._base.definitions import digest_of_arrays, held, is_mapped
+from afterfit._base.definitions import Mapped, digest_of_arrays, held, is_mapped
 from afterfit._base.errors import SpecError, require
 from afterfit._base.spec import later
 from afterfit._diagnose.thresholds import Criteria
@@ -75,8 +75,35 @@ class Arrays(Task):
             value = getattr(self, name)
             inputs_on_disk = is_mapped(value) and name in ("X", "X_test")
             kept = as_mapped(value, name) if inputs_on_disk else held(np.array(as_numbers(value, name)))
+            if name in ("y", "y_test") and (self.loss_name != "squared" or self.metric_name == "accuracy"):
+                kept = _without_column(kept)
             object.__setattr__(self, name, kept)
+        object.__setattr__(self, "_files", self._files_now())
         super().__post_init__()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For another process, or a file: of arrays that are mapped, where they are."""
+        return {name: Mapped.of(part) if is_mapped(part) else part for name, part in vars(self).items()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for name, part in state.items():
+            object.__setattr__(self, name, part.opened() if isinstance(part, Mapped) else part)
+
+    def _files_now(self) -> list[tuple[int, int]]:
+        """When each of the files that it is mapped from was last written to, and how long it is."""
+        files = [Path(str(array.filename)).stat() for array in (self.X, self.X_test) if is_mapped(array)]
+        return [(file.st_mtime_ns, file.st_size) for file in files]
+
+    def _check_files(self) -> None:
+        """Refuse files that were written to since this task was made, unless the same numbers are in them."""
+        if vars(self)["_files"] == (now := self._files_now()):
+            return
+        require(
+            vars(self).get("_sha256") == digest_of_arrays(getattr(self, name) for name in _ARRAYS),
+            f"the file {(self.X if is_mapped(self.X) else self.X_test).filename} was written to since this task was "
+            "made of it: make the task anew.",
+        )
+        object.__setattr__(self, "_files", now)
 
     def __check_init__(self):
         check_choice("loss_name", self.loss_name, tuple(_LOSSES))
@@ -155,6 +182,7 @@ class Arrays(Task):
         return make(*(usual if value is None else value for value, usual in zip(given, default, strict=True)))
 
     def draw(self, rng: np.random.Generator) -> Data:
+        self._check_files()
         y, y_test = self.y, self.y_test
         if self._classes:
             y, y_test = y.astype(int), y_test.astype(int)
@@ -167,10 +195,16 @@ class Arrays(Task):
     def to_dict(self) -> dict[str, Any]:
         """Shapes and a digest stand for the arrays, which a specification does not hold."""
         shapes = {name: list(np.shape(getattr(self, name))) for name in _ARRAYS}
-        if "_sha256" not in vars(self):  # once: nobody can write to them
+        if "_sha256" not in vars(self):  # once: nobody can write to them, or it is seen
+            self._check_files()
             object.__setattr__(self, "_sha256", digest_of_arrays(getattr(self, name) for name in _ARRAYS))
         others = self._settings(but=_ARRAYS)
         return {**self._said_of_it(), "shapes": shapes, "sha256": vars(self)["_sha256"], **others}
+
+
+def _without_column(labels: np.ndarray) -> np.ndarray:
+    """Labels of shape (n,), also where they are a column (n, 1): one an example, and not one number a class."""
+    return held(labels[:, 0]) if labels.ndim == 2 and labels.shape[1] == 1 else labels
 
 
 class Images(Task):
