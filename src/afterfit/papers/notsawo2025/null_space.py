@@ -10,13 +10,19 @@ import numpy as np
 import afterfit as af
 
 __all__ = [
+    "Line",
+    "Reached",
     "Robust",
     "Support",
+    "draw_lines",
     "draw_supports",
     "error_bound",
     "excess",
+    "first_steps",
     "null_space_constant",
+    "reached",
     "robust_constants",
+    "worst_direction",
 ]
 
 
@@ -30,12 +36,13 @@ class Robust(NamedTuple):
 class Support(NamedTuple):
     """A draw with a share τ of measurements from the basis: ρ_S of its support S.
 
-    `recovers` says whether ℓ₁ minimisation finds every pattern of signs on S.
+    `recovers` says whether ℓ₁ minimisation finds every pattern of signs on S, `recovers_l2` whether ℓ₂ does.
     """
 
     tau: float
     rho: float
     recovers: bool
+    recovers_l2: bool
 
 
 def null_space_constant(data: af.tasks.Data) -> float:
@@ -74,9 +81,105 @@ def draw_supports(task: af.tasks.Task, seeds: int) -> list[Support]:
 def _support_of(data: af.tasks.Data, tau: float) -> Support:
     # A pattern that is found once is found with any magnitudes (Foucart & Rauhut 2013, Thm 4.30), but for ρ_S = 1.
     X, S = data.inputs, np.flatnonzero(data.truth)
-    missed = 0.0
+    missed = {af.theory.min_l1: 0.0, af.theory.min_l2: 0.0}
     for signs in itertools.product((1.0, -1.0), repeat=len(S) - 1):
         a = np.zeros(X.shape[1])
         a[S] = (1.0, *signs)
-        missed = max(missed, float(np.max(np.abs(af.theory.min_l1(X, X @ a) - a))))
-    return Support(tau, null_space_constant(data), missed <= 1e-6)
+        for minimiser in missed:
+            missed[minimiser] = max(missed[minimiser], float(np.max(np.abs(minimiser(X, X @ a) - a))))
+    return Support(tau, null_space_constant(data), *(most <= 1e-6 for most in missed.values()))
+
+
+def worst_direction(data: af.tasks.Data, rho: float) -> np.ndarray:
+    """The w with ‖Xw‖₂ = 1 that has the largest ‖w_S‖₁ − ρ‖w_{S̄}‖₁, which is τ: one cone program a pattern of signs."""
+    import cvxpy as cp
+
+    X, S, off = data.inputs, np.flatnonzero(data.truth), np.flatnonzero(data.truth == 0)
+    w, signs = cp.Variable(X.shape[1]), cp.Parameter(len(S))
+    gain = signs @ w[S] - rho * cp.norm1(w[off])
+    problem = cp.Problem(cp.Maximize(gain), [cp.norm2(X @ w) <= 1])
+    found = []
+    for pattern in itertools.product((1.0, -1.0), repeat=len(S) - 1):
+        signs.value = np.array([1.0, *pattern])
+        problem.solve()
+        assert w.value is not None
+        found.append((float(gain.value), np.array(w.value)))
+    return max(found, key=lambda pair: pair[0])[1]
+
+
+class Line(NamedTuple):
+    """A map F of matrices whose kernel is the line through W, and its null space constant ρ for rank 1 (Def. C.46)."""
+
+    F: np.ndarray
+    W: np.ndarray
+    rho: float
+
+    @property
+    def leading(self) -> np.ndarray:
+        """The part of W of its largest singular value."""
+        U, sigma, Vt = np.linalg.svd(self.W)
+        return sigma[0] * np.outer(U[:, 0], Vt[0])
+
+    def finds(self, truth: np.ndarray) -> bool:
+        """Whether nuclear-norm minimisation finds this matrix from what F measures of it."""
+        found = af.theory.min_nuclear(self.F, np.tensordot(self.F, truth, axes=2))
+        return bool(np.linalg.norm(found - truth) <= 1e-3 * np.linalg.norm(truth))
+
+    def finds_l2(self, truth: np.ndarray) -> bool:
+        """Whether the matrix of least Frobenius norm is this one."""
+        found = truth - np.sum(truth * self.W) / np.sum(self.W**2) * self.W
+        return bool(np.linalg.norm(found - truth) <= 1e-3 * np.linalg.norm(truth))
+
+
+def draw_lines(count: int) -> list[Line]:
+    """Maps of 3 x 4 matrices, to 11 numbers."""
+    rng, lines = np.random.default_rng(8), []
+    for W in rng.standard_normal((count, 3, 4)):
+        F = np.linalg.svd(W.reshape(1, -1))[2][1:].reshape(11, 3, 4)
+        lines.append(Line(F, W, af.theory.sensing.rank_null_space_constant(F, 1).lower))
+    return lines
+
+
+class Reached(NamedTuple):
+    """A run held against Thm 3.3: its bound C₁η + C₂αβ, the error at t₁, and the steps after t₁ until it is met.
+
+    `steps` is ∞ if it is never met, `allowed` is Δt(η, t₁).
+    """
+
+    bound: float
+    at_first: float
+    steps: float
+    allowed: float
+
+
+def reached(run: af.Run, measured: af.Run, share: float, constants: Robust) -> Reached:
+    """How the weights of a run come to a*, with the constants of Thm C.39 for the run `measured`, on the same data.
+
+    η is a share of ‖â‖₁ − ‖a*‖₁, â the least-squares solution; ρ₂ is over the row space of X, C = 0 without noise, and
+    C' = max ‖F‖²/β² from t₁ on, t₁ that of (78).
+    """
+    data, truth, (rho, tau) = measured.data, measured.data.truth, constants
+    alpha, beta = measured.spec["dynamics"]["lr"], measured.spec["penalty"]["strength"]
+    X, fitted = data.inputs, af.theory.min_l2(data.inputs, data.targets)
+    step = af.theory.sensing.step_conditions(X, alpha, beta, "l1")
+    steps, a = measured.curves["step"].values.astype(float), measured.curves["weights"].values
+    t1 = first_steps(a[0], fitted, alpha, beta, step.rho_2_rows)
+    slope = np.sum(((a @ X.T - data.targets) @ X + beta * np.sign(a)) ** 2, axis=1)
+    C = float(slope[steps >= t1].max()) / beta**2
+    C1 = (1 + rho) / (2 * (1 - rho))
+    drift = 2 * np.sqrt(X.shape[1] * step.sigma_max) / (1 - step.rho_2_rows)
+    C2 = C * C1 + drift * 2 * tau / (1 - rho)
+    eta = share * float(np.abs(fitted).sum() - np.abs(truth).sum())
+    late = run.curves["step"].values >= t1
+    error = np.abs(run.curves["weights"].values[late] - truth).sum(axis=1)
+    since, start = run.curves["step"].values[late] - t1, int(np.argmax(steps >= t1))
+    bound = C1 * eta + C2 * alpha * beta
+    met = np.flatnonzero(error <= bound)
+    allowed = af.theory.slow_steps(float(np.linalg.norm(a[start] - truth)), alpha, beta, eta)
+    return Reached(bound, float(error[0]), float(since[met[0]]) if len(met) else np.inf, allowed)
+
+
+def first_steps(start: np.ndarray, fitted: np.ndarray, alpha: float, beta: float, rho_2: float) -> float:
+    """t₁ of (78), with p = 2."""
+    drift = alpha * beta * np.sqrt(len(start))
+    return float(np.ceil(-np.log1p((1 - rho_2) * np.linalg.norm(start - fitted) / drift) / np.log(rho_2)))
