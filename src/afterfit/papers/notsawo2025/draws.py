@@ -32,12 +32,12 @@ class Matrices(NamedTuple):
 
 
 def draw_matrices(count: int) -> Matrices:
-    """As many of each kind."""
+    """As many of each kind, and a quarter as many maps."""
     rng = np.random.default_rng(0)
     tall = [rng.standard_normal((60, 8)) / np.sqrt(60) for _ in range(count)]
     wide = [_wide(rng) for _ in range(count)]
     square = [rng.standard_normal((5, 8)) for _ in range(count)]
-    maps = [rng.standard_normal((30, 2, 4)) / np.sqrt(30) for _ in range(count)]
+    maps = [rng.standard_normal((30, 2, 4)) / np.sqrt(30) for _ in range(count // 4)]
     return Matrices(tall, wide, square, [A / np.linalg.norm(A, axis=0) for A in square], maps)
 
 

@@ -22,6 +22,7 @@ __all__ = [
     "null_space_constant",
     "reached",
     "robust_constants",
+    "weights_under_decay",
     "worst_direction",
 ]
 
@@ -152,31 +153,38 @@ class Reached(NamedTuple):
     allowed: float
 
 
-def reached(run: af.Run, measured: af.Run, share: float, constants: Robust) -> Reached:
-    """How the weights of a run come to a*, with the constants of Thm C.39 for the run `measured`, on the same data.
+def reached(run: af.Run, weights: np.ndarray, share: float, constants: Robust) -> Reached:
+    """How weights at the steps of a run, its own or others, come to a*, with the constants (94) of the run.
 
     η is a share of ‖â‖₁ − ‖a*‖₁, â the least-squares solution; ρ₂ is over the row space of X, C = 0 without noise, and
     C' = max ‖F‖²/β² from t₁ on, t₁ that of (78).
     """
-    data, truth, (rho, tau) = measured.data, measured.data.truth, constants
-    alpha, beta = measured.spec["dynamics"]["lr"], measured.spec["penalty"]["strength"]
-    X, fitted = data.inputs, af.theory.min_l2(data.inputs, data.targets)
-    step = af.theory.sensing.step_conditions(X, alpha, beta, "l1")
-    steps, a = measured.curves["step"].values.astype(float), measured.curves["weights"].values
+    X, y, truth, a = run.data.inputs, run.data.targets, run.data.truth, run.curves["weights"].values
+    alpha, beta, (rho, tau) = run.spec["dynamics"]["lr"], run.spec["penalty"]["strength"], constants
+    fitted, step = af.theory.min_l2(X, y), af.theory.sensing.step_conditions(X, alpha, beta, "l1")
+    steps = run.curves["step"].values
     t1 = first_steps(a[0], fitted, alpha, beta, step.rho_2_rows)
-    slope = np.sum(((a @ X.T - data.targets) @ X + beta * np.sign(a)) ** 2, axis=1)
-    C = float(slope[steps >= t1].max()) / beta**2
+    late = steps >= t1
+    slope = np.sum(((a[late] @ X.T - y) @ X + beta * np.sign(a[late])) ** 2, axis=1)  # ‖F‖²
     C1 = (1 + rho) / (2 * (1 - rho))
-    drift = 2 * np.sqrt(X.shape[1] * step.sigma_max) / (1 - step.rho_2_rows)
-    C2 = C * C1 + drift * 2 * tau / (1 - rho)
+    C2 = slope.max() / beta**2 * C1 + 4 * tau * np.sqrt(len(truth) * step.sigma_max) / (1 - step.rho_2_rows) / (1 - rho)
     eta = share * float(np.abs(fitted).sum() - np.abs(truth).sum())
-    late = run.curves["step"].values >= t1
-    error = np.abs(run.curves["weights"].values[late] - truth).sum(axis=1)
-    since, start = run.curves["step"].values[late] - t1, int(np.argmax(steps >= t1))
-    bound = C1 * eta + C2 * alpha * beta
+    bound = float(C1 * eta + C2 * alpha * beta)
+    error = np.abs(weights[late] - truth).sum(axis=1)
     met = np.flatnonzero(error <= bound)
-    allowed = af.theory.slow_steps(float(np.linalg.norm(a[start] - truth)), alpha, beta, eta)
-    return Reached(bound, float(error[0]), float(since[met[0]]) if len(met) else np.inf, allowed)
+    taken = float(steps[late][met[0]] - t1) if len(met) else np.inf
+    allowed = af.theory.slow_steps(float(np.linalg.norm(a[late][0] - truth)), alpha, beta, eta)
+    return Reached(bound, float(error[0]), taken, allowed)
+
+
+def weights_under_decay(run: af.Run) -> np.ndarray:
+    """The weights at the steps of a run of `descent` if the penalty were ½β‖a‖², in closed form."""
+    X, y, a = run.data.inputs, run.data.targets, run.curves["weights"].values[0]
+    alpha, beta = run.spec["dynamics"]["lr"], run.spec["penalty"]["strength"]
+    values, vectors = np.linalg.eigh(X.T @ X)
+    goal = vectors.T @ (X.T @ y) / (values + beta)
+    left = (1 - alpha * (values + beta)) ** run.curves["step"].values[:, None].astype(float)
+    return (goal + left * (vectors.T @ a - goal)) @ vectors.T
 
 
 def first_steps(start: np.ndarray, fitted: np.ndarray, alpha: float, beta: float, rho_2: float) -> float:

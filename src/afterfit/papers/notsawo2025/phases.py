@@ -233,7 +233,8 @@ def gapless_times(alphas: Sequence[float], largest: float) -> np.ndarray:
         fading = 2 * np.exp(log_t) * np.log1p(-alpha * squares)
         return float(logsumexp(fading, b=squares / squares.sum()) - np.log(goal))
 
-    return np.array([[np.exp(brentq(left, -5, 80, args=(alpha, goal))) for goal in GOALS] for alpha in alphas])
+    logs = [[brentq(left, -5, 80, args=(alpha, goal)) for goal in GOALS] for alpha in alphas]
+    return np.exp(np.array(logs, dtype=float))
 
 
 def descended_ratio(run: af.Run, radius: float) -> float:

@@ -117,7 +117,7 @@ class Thm21(Entry):
     @once
     def draws(self, first_phase: list[Path]) -> dict[int, Draw]:
         """The theorem's constants of every draw."""
-        return {path.seed: Draw.of(path.run) for path in first_phase}
+        return {path.seed: Draw.of(path.run) for path in first_phase if path.alpha == first_phase[0].alpha}
 
     @once
     def ratio(self, first_phase: list[Path], draws: dict[int, Draw]) -> float:
@@ -151,8 +151,8 @@ class Thm21(Entry):
     def contradicting_data(self, fits: dict[_At, af.Run]) -> Finding:
         import jax
 
-        experiment = next(iter(fits.values())).experiment
-        start = af.theory.posed(experiment.set({"task.N": 2 * experiment.task.n, "task.snr": 10.0}))
+        run = next(iter(fits.values()))
+        start = af.theory.posed(run.experiment.set({"task.N": 2 * run.spec["task"]["n"], "task.snr": 10.0}))
         with jax.enable_x64(True):
             everywhere = af.theory.chatterjee_lojasiewicz(start.problem, start.initial, 1e6)
         return _is_cl([everywhere.loss], [everywhere.least], [1e6], everywhere.least)
