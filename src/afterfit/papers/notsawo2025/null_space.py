@@ -97,15 +97,14 @@ def worst_direction(data: af.tasks.Data, rho: float) -> np.ndarray:
 
     X, S, off = data.inputs, np.flatnonzero(data.truth), np.flatnonzero(data.truth == 0)
     w, signs = cp.Variable(X.shape[1]), cp.Parameter(len(S))
-    gain = signs @ w[S] - rho * cp.norm1(w[off])
-    problem = cp.Problem(cp.Maximize(gain), [cp.norm2(X @ w) <= 1])
+    problem = cp.Problem(cp.Maximize(signs @ w[S] - rho * cp.norm1(w[off])), [cp.norm2(X @ w) <= 1])
     found = []
     for pattern in itertools.product((1.0, -1.0), repeat=len(S) - 1):
         signs.value = np.array([1.0, *pattern])
         problem.solve()
         assert w.value is not None
-        found.append((float(gain.value), np.array(w.value)))
-    return max(found, key=lambda pair: pair[0])[1]
+        found.append(np.array(w.value))
+    return max(found, key=lambda w: np.abs(w[S]).sum() - rho * np.abs(w[off]).sum())
 
 
 class Line(NamedTuple):

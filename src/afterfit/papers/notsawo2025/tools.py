@@ -523,7 +523,7 @@ class Tools(Entry):
         """How many entries random matrices need."""
         if scale == "paper":
             return completion.needs_of_random([(8, 1), (12, 1), (18, 1), (27, 1), (12, 2), (18, 2), (27, 2)], 20)
-        return completion.needs_of_random([(6, 1), (9, 1), (12, 1)], 6)
+        return completion.needs_of_random([(6, 1), (9, 1), (14, 1)], 12)
 
     @once
     def peaked(self, scale: str) -> list[Peaked]:
@@ -827,5 +827,4 @@ def _is_enough(factors: list[Factors], root: float) -> Finding:
 
 def _entries_grow_like(needs: list[Needs], law: Callable[[Needs], float]) -> Finding:
     """Whether the entries that are needed, beside a law, are not seen to grow with n."""
-    entries = [[float(count) for count in of.entries] for of in needs]
-    return does_not_grow([float(of.n) for of in needs], entries, [law(of) for of in needs], "n")
+    return does_not_grow([float(of.n) for of in needs], [of.entries for of in needs], [law(of) for of in needs], "n")
