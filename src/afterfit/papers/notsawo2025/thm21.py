@@ -50,7 +50,8 @@ class Thm21(Entry):
         "to t₁ than a power of ε_g over all ε_g was so on 5 of 6 draws, since it is a law of small ε_g: it is the rate "
         "in the last decade that is asked now. And the exponent of β was −1.05 to −1.1 for β near β_max/14, since the "
         "law is one of small β: it is extrapolated to β → 0 now. "
-        "The remainder of Lemma C.19 is printed without βH in the step; its conclusion (37) stands all the same."
+        "The remainder (38) in the proof of Lemma C.19 is printed without βH in the step; what is used of the lemma, "
+        "R_j ≤ εα‖∇g‖², stands all the same."
     )
 
     def runs(self, scale: str) -> dict[str, dict[_At, af.Experiment]]:
@@ -85,7 +86,9 @@ class Thm21(Entry):
         phases.draw_steps(right, slow, steady)
         af.plot.mark_phases(left, fits[0].run.verdict)
         af.plot.legend_below(left, middle)
-        af.plot.legend_below(right, ncols=3, title=r"markers: seen; lines: $\Delta t(\eta,t_1)$")
+        af.plot.legend_below(
+            right, ncols=3, title=r"markers: seen; lines: $\Delta t(\eta,t_1)$; $\eta_1=\Vert\hat a\Vert_1-h_g^*$"
+        )
         return figure
 
     @once
