@@ -39,7 +39,7 @@ LAWS: dict[str, Callable[[int, int], float]] = {
     "n": lambda n, s: float(n),
 }
 _MANY = (100, 200, 400, 800, 1600)  # numbers of measurements, over which δ_s falls
-_SIZES = ((8, 2), (32, 2), (128, 2), (16, 2), (16, 4), (16, 8), (8, 8), (16, 16), (32, 32))  # n and s, at the last N
+_SIZES = ((8, 2), (32, 2), (128, 2), (12, 2), (12, 4), (12, 6), (12, 12), (8, 8), (32, 32))  # n and s, at the last N
 
 
 def is_isometry(matrices: list[np.ndarray], lag: int = 0, power: int = 2) -> Finding:
@@ -192,7 +192,7 @@ def follows_law(over_sizes: Mapping[str, Mapping[tuple[int, int], list[float]]],
     others = ", ".join(f"{value:.3g} ({name})" for name, value in factors.items() if name != law)
     return Finding(
         f"N·δ_s² beside {law} varies by the factor {factors[law]:.3g}, beside other laws by {others} (s=2 and n=8 to "
-        f"128, n=16 and s=2 to 16, n=s=8 to 32; N={_MANY[-1]})",
+        f"128, n=12 and s=2 to 12, n=s=8 to 32; N={_MANY[-1]})",
         factors[law] == min(factors.values()),
     )
 
