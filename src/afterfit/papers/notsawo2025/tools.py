@@ -76,12 +76,14 @@ class Tools(Entry):
     )
 
     def runs(self, scale: str) -> dict[str, af.Experiment | dict[int, af.Experiment]]:
-        n, sparsity, N, steps = (100, 5, 40, 2_400_000) if scale == "paper" else (40, 2, 18, 300_000)
+        n, sparsity, N, steps, fewer = (40, 2, 18, 300_000, 300_000)
+        if scale == "paper":
+            n, sparsity, N, steps, fewer = (100, 5, 40, 2_400_000, 400_000)
         task = af.tasks.SparseRecovery(n=n, sparsity=sparsity, N=N, scale=3.0)
         incoherent = descent(task, alpha=0.5, beta=1e-5, steps=steps, seed=1 if scale == "paper" else 4)
         # A draw that the linear program misses too, and whose slow phase is over within these steps.
         coherent = incoherent.set({"task.coherence": 0.75, "seed": 1 if scale == "paper" else 14})
-        several = {seed: descent(task, alpha=0.5, beta=1e-4, steps=steps // 6, seed=seed) for seed in range(40, 46)}
+        several = {seed: descent(task, alpha=0.5, beta=1e-4, steps=fewer, seed=seed) for seed in range(40, 46)}
         return {"incoherent": incoherent, "coherent": coherent, "several": several}
 
     def picture(self, incoherent: af.Run, coherent: af.Run, robust: Robust, supports: list[Support]) -> Figure:
