@@ -9,7 +9,6 @@ import numpy as np
 import afterfit as af
 
 __all__ = [
-    "MANY",
     "Factors",
     "Matrices",
     "Measurements",
@@ -21,24 +20,25 @@ __all__ = [
     "draw_pairs",
 ]
 
-MANY = (100, 200, 400, 800, 1600)  # numbers of measurements, over which δ_s falls
-
 
 class Matrices(NamedTuple):
-    """Gaussian matrices of three kinds."""
+    """Gaussian matrices of several kinds."""
 
     tall: list[np.ndarray]  # 60x8, columns of about norm 1
     wide: list[np.ndarray]  # up to 12 columns, more than rows
-    normed: list[np.ndarray]  # 5x8, columns of norm 1
+    square: list[np.ndarray]  # 5x8
+    normed: list[np.ndarray]  # the same with columns of norm 1
+    maps: list[np.ndarray]  # of 2x4 matrices, to 30 numbers
 
 
 def draw_matrices(count: int) -> Matrices:
-    """As many of each kind."""
+    """As many of each kind, and a quarter as many maps."""
     rng = np.random.default_rng(0)
     tall = [rng.standard_normal((60, 8)) / np.sqrt(60) for _ in range(count)]
     wide = [_wide(rng) for _ in range(count)]
     square = [rng.standard_normal((5, 8)) for _ in range(count)]
-    return Matrices(tall, wide, [A / np.linalg.norm(A, axis=0) for A in square])
+    maps = [rng.standard_normal((30, 2, 4)) / np.sqrt(30) for _ in range(count // 4)]
+    return Matrices(tall, wide, square, [A / np.linalg.norm(A, axis=0) for A in square], maps)
 
 
 def _wide(rng: np.random.Generator) -> np.ndarray:
@@ -47,23 +47,22 @@ def _wide(rng: np.random.Generator) -> np.ndarray:
 
 
 class Measurements(NamedTuple):
-    """Measurements M of App. G.1.2, up to their scale."""
+    """Measurements M of App. G.1.2, up to their scale, and matrices Φ."""
 
     phi: np.ndarray  # 30 columns of an orthonormal basis of ℝ⁴⁰
     M: list[np.ndarray]  # 10x40, Gaussian
-    gaussian: list[list[np.ndarray]]  # Nx12, several for every N of MANY
-    bernoulli: list[list[np.ndarray]]
-    largest: np.ndarray  # Gaussian, one more of the last N
+    independent: list[np.ndarray]  # Φ, 16x6: Gaussian
+    orthogonal: list[np.ndarray]  # Φ with orthogonal columns of any length
 
 
 def draw_measurements(count: int) -> Measurements:
-    """As many M, and some matrices of every N."""
+    """As many M, and a tenth as many Φ of each kind."""
     rng = np.random.default_rng(2)
     phi = np.linalg.qr(rng.standard_normal((40, 30)))[0]
     M = [rng.standard_normal((10, 40)) for _ in range(count)]
-    gaussian = [[rng.standard_normal((N, 12)) for _ in range(9)] for N in MANY]
-    bernoulli = [[rng.choice([-1.0, 1.0], (N, 12)) for _ in range(9)] for N in MANY]
-    return Measurements(phi, M, gaussian, bernoulli, rng.standard_normal((MANY[-1], 12)))
+    independent = [rng.standard_normal((16, 6)) for _ in range(count // 10)]
+    orthogonal = [np.linalg.qr(A)[0] * rng.uniform(0.5, 2, 6) for A in independent]
+    return Measurements(phi, M, independent, orthogonal)
 
 
 class Pairs(NamedTuple):
@@ -87,12 +86,18 @@ def draw_pairs(X: np.ndarray, count: int) -> Pairs:
 
 
 class Factors(NamedTuple):
-    """A matrix A = UVᵀ of the random orthogonal model, and two orthonormal bases P and Q."""
+    """A matrix A = UVᵀ of the random orthogonal model, and two bases P and Q."""
 
     U: np.ndarray
     V: np.ndarray
     P: np.ndarray
     Q: np.ndarray
+
+    @property
+    def askew(self) -> Factors:
+        """The same with bases of unit vectors that are not orthogonal: each of P and Q turned towards the first."""
+        P, Q = (basis + 0.5 * basis[:, :1] for basis in (self.P, self.Q))
+        return self._replace(P=P / np.linalg.norm(P, axis=0), Q=Q / np.linalg.norm(Q, axis=0))
 
 
 def draw_factors(count: int) -> list[Factors]:

@@ -2,38 +2,30 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 import afterfit as af
-from afterfit.papers import Entry, Finding, claim, once
-from afterfit.papers._measure import log_slope
-from afterfit.papers.notsawo2025 import PAPER
+from afterfit.papers import Entry, Finding, claim, control, correction, once
+from afterfit.papers._measure import power_law, share
+from afterfit.papers.notsawo2025 import PAPER, phases
+from afterfit.papers.notsawo2025.phases import ETAS, GOALS, Draw, Path, fit_times, gapless_times, mean_of
 from afterfit.papers.notsawo2025.recovery import descent
 
 if TYPE_CHECKING:
-    from jaxtyping import Float
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 
 __all__ = ["Thm21"]
 
-_ETAS = (2.0, 1.0, 0.5)  # η
-_GOALS = 10.0 ** -np.arange(1, 8)  # ε_g, as shares of g(x₀)
-_GREYS: tuple[dict[str, Any], ...] = (  # of curves that lie on one another: the wider below
-    {"color": "0.75", "ls": "-", "lw": 5.0},
-    {"color": "0.4", "ls": "--", "lw": 2.6},
-    {"color": "0.0", "ls": ":", "lw": 1.4},
-)
-
 
 class _At(NamedTuple):
     α: float
     β: float
+    seed: int
 
 
 class Thm21(Entry):
@@ -42,53 +34,72 @@ class Thm21(Entry):
     where = "Thm 2.1, §2.2; Thms C.10 to C.16"
     about = (
         "Subgradient descent on f = g + βh, here sparse recovery with g(a) = ½‖Xa − y‖² and h = ‖a‖₁, with steps α "
-        "small enough for the theorem. If 4g(x₀) < r²χ, χ the infimum of ‖∇g‖²/g over the ball B(x₀, r), g falls below "
-        "ε_g in t₁ = log(1/ε_g)/Θ(α) steps within that ball; after Δt = dist²(x(t₁), Θ_f)/(αβη) more, f is within "
-        "½(η + C'αβ)β of its minimum. χ is known here: twice the least non-zero singular value of X, squared. The "
-        "minimiser of f is found by a convex solver. t₁ is taken where β‖H‖ first exceeds ‖G‖; the runs are observed "
-        "at some steps only, so that the least f seen is no smaller, and C' no larger, than the true one. The theorem "
-        "says 'if and only if', but its proof compares two upper bounds, and gives 'if'; and it needs f convex."
+        "small enough for the theorem, on several draws of X and a*. If 4g(x₀) < r²χ, χ the infimum of ‖∇g‖²/g over "
+        "the ball B(x₀, r), g falls below ε_g in t₁ = log(1/ε_g)/Θ(α) steps within that ball; after Δt = "
+        "dist²(x(t₁), Θ_f)/(αβη) more, f is within ½(η + C'αβ)β of its minimum. χ is known here: twice the least "
+        "non-zero singular value of X, squared. The minimiser of f is found by a convex solver. t₁ of the second "
+        "phase is taken where β‖H‖ first exceeds ‖G‖; the runs are observed at some steps only, so that the least f "
+        "seen is no smaller, and C' no larger, than the true one. η is given in units of η₁ = ‖â‖₁ − h_g*, â the "
+        "least-squares solution, which makes draws of different size alike: (a*, β, η) → (ca*, cβ, cη) is a symmetry. "
+        "The theorem needs f convex."
     )
     notes = (
-        "The 'only if' is one of the bound and not of the run: the proof bounds f − f* from above, and descent is "
-        "there after 0.2 to 0.4 of Δt. A matrix of ones has the eigenvalue p, so that the factor in the proof of "
-        "Thm C.16 is p and not √p; the largest step α_max allows for p already. Assumption C.5 cannot hold for a "
-        "norm: where g is least its gradient is 0, so that a point which also minimises f minimises h, and is 0. "
-        "The last row does not need it."
+        "(9) guarantees ε_g down to Dβ^C only, and C is about 0.1: at β = 1e-10 that is a good part of g(x₀), and what "
+        "is reached there is beyond the guarantee. Runs with β = 1e-30 are within it for the larger ε_g. "
+        "Two criteria were changed after numbers were seen, and measured on new draws. That a + b·log(1/ε_g) be nearer "
+        "to t₁ than a power of ε_g over all ε_g was so on 5 of 6 draws, since it is a law of small ε_g: it is the rate "
+        "in the last decade that is asked now. And the exponent of β was −1.05 to −1.1 for β near β_max/14, since the "
+        "law is one of small β: it is extrapolated to β → 0 now. "
+        "The remainder (38) in the proof of Lemma C.19 is printed without βH in the step; what is used of the lemma, "
+        "R_j ≤ εα‖∇g‖², stands all the same."
     )
 
     def runs(self, scale: str) -> dict[str, dict[_At, af.Experiment]]:
         if scale == "paper":
-            task, seed = af.tasks.SparseRecovery(n=100, sparsity=5, N=30, scale=1.0), 1
-            alpha, beta, fitted, slow = 4e-3, 1e-3, 600.0, 6.0
+            task, seeds = af.tasks.SparseRecovery(n=100, sparsity=5, N=30, scale=1.0), range(1, 6)
+            alpha, fitted, slow = 4e-3, 600.0, 3200.0
         else:
-            task, seed = af.tasks.SparseRecovery(n=20, sparsity=2, N=9, scale=1.0), 3
-            alpha, beta, fitted, slow = 1e-2, 2e-3, 200.0, 2.5
-        # The first phase needs β small against every ε_g, the second need not wait for the smallest β.
-        first = [_At(alpha / k, 1e-5) for k in (1, 2, 4)]
-        second = [_At(alpha, beta / k) for k in (1, 2, 4)] + [_At(alpha / k, beta) for k in (2, 4)]
-        return {
-            "fits": {at: descent(task, *at, steps=fitted / at.α, seed=seed) for at in first},
-            "slow": {at: descent(task, *at, steps=slow / (at.α * at.β), seed=seed) for at in second},
-        }
+            task, seeds = af.tasks.SparseRecovery(n=20, sparsity=2, N=9, scale=1.0), range(30, 36)
+            alpha, fitted, slow = 6e-3, 400.0, 2600.0
+        fits, free, second = {}, {}, {}
+        for seed in seeds:
+            # The first phase needs β small against every ε_g, the second need not wait for the smallest β.
+            for at in [_At(alpha / k, 1e-10, seed) for k in (1, 2, 4)]:
+                fits[at] = descent(task, at.α, at.β, steps=fitted / at.α, seed=seed)
+            at = _At(alpha, 1e-30, seed)
+            free[at] = descent(task, at.α, at.β, steps=fitted / at.α, seed=seed)
+            beta = float(f"{phases.largest_penalty(task, seed) / 20:.3g}")
+            for k, j in ((1, 1), (1, 2), (1, 4), (2, 1)):
+                at = _At(alpha / k, beta / j, seed)
+                second[at] = descent(task, at.α, at.β, steps=slow * k * j / alpha, seed=seed)
+        return {"fits": fits, "slow": second, "nearly_free": free}
 
     def picture(
-        self, first_phase: list[Path], second_phase: list[Path], along_beta: list[Path], limits: af.theory.StepSizes
+        self, first_phase: list[Path], second_phase: list[Path], along_beta: list[Path], draws: dict[int, Draw]
     ) -> Figure:
         figure = af.plot.Figure(figsize=(13.5, 4.8), layout="constrained")
         left, middle, right = figure.subplots(1, 3)
-        _draw_fits(left, first_phase, limits)
-        _draw_excess(middle, along_beta)
-        _draw_steps(right, second_phase, along_beta)
-        af.plot.mark_phases(left, first_phase[0].run.verdict)
+        seed = first_phase[0].seed
+        fits, slow, steady = (_of_draw(paths, seed) for paths in (first_phase, second_phase, along_beta))
+        phases.draw_fits(left, fits, draws[seed].limits)
+        phases.draw_excess(middle, steady)
+        phases.draw_steps(right, slow, steady)
+        af.plot.mark_phases(left, fits[0].run.verdict)
         af.plot.legend_below(left, middle)
-        af.plot.legend_below(right, ncols=3, title=r"markers: seen; lines: $\Delta t(\eta,t_1)$")
+        af.plot.legend_below(
+            right, ncols=3, title=r"markers: seen; lines: $\Delta t(\eta,t_1)$; $\eta_1=\Vert\hat a\Vert_1-h_g^*$"
+        )
         return figure
 
     @once
     def first_phase(self, fits: dict[_At, af.Run]) -> list[Path]:
         """The runs of the first phase."""
         return [Path.of(run) for run in fits.values()]
+
+    @once
+    def guaranteed_phase(self, nearly_free: dict[_At, af.Run]) -> list[Path]:
+        """The runs with a β so small that (9) guarantees some ε_g."""
+        return [Path.of(run) for run in nearly_free.values()]
 
     @once
     def second_phase(self, slow: dict[_At, af.Run]) -> list[Path]:
@@ -101,308 +112,385 @@ class Thm21(Entry):
         return [path for path in second_phase if path.alpha == second_phase[0].alpha]
 
     @once
-    def radius(self, first_phase: list[Path]) -> float:
-        """r: twice as large as r-CL needs."""
-        import jax
-
-        start = af.theory.instance_of(first_phase[0].run)
-        with jax.enable_x64(True):
-            everywhere = af.theory.chatterjee_lojasiewicz(start.problem, start.initial, 1e6)
-        return 4 * float(np.sqrt(everywhere.loss / everywhere.least))
+    def along_alpha(self, second_phase: list[Path]) -> list[Path]:
+        """Those of the second phase that have the largest β of their draw."""
+        largest = {path.seed: path.beta for path in reversed(second_phase) if path.alpha == second_phase[0].alpha}
+        return [path for path in second_phase if path.beta == largest[path.seed]]
 
     @once
-    def limits(self, first_phase: list[Path], radius: float) -> af.theory.StepSizes:
-        """The theorem's constants at x₀."""
-        import jax
+    def draws(self, first_phase: list[Path]) -> dict[int, Draw]:
+        """The theorem's constants of every draw."""
+        return {path.seed: Draw.of(path.run) for path in first_phase if path.alpha == first_phase[0].alpha}
 
-        start = af.theory.instance_of(first_phase[0].run)
-        with jax.enable_x64(True):
-            return af.theory.step_sizes(start.problem, start.initial, radius, penalty_slope=1.0)
+    @once
+    def ratio(self, first_phase: list[Path], draws: dict[int, Draw]) -> float:
+        """The least ‖∇g‖²/g that descent finds in the ball of the first draw."""
+        return phases.descended_ratio(first_phase[0].run, draws[first_phase[0].seed].radius)
 
     @once
     def taken(self, second_phase: list[Path]) -> dict[float, list[float]]:
         """After which share of Δt(η, t₁) f − f* ≤ ½(η + C'αβ)β, for every η and run."""
-        return {eta: [path.needed(eta) / path.proved(eta) for path in second_phase] for eta in _ETAS}
+        return {eta: [path.needed(eta) / path.proved(eta) for path in second_phase] for eta in ETAS}
 
-    @claim("g is r-CL at x₀, with the χ of X", says="4g(x₀) < r²χ(g, x₀, r)")
-    def loss_is_cl(self, first_phase: list[Path], limits: af.theory.StepSizes, radius: float) -> Finding:
-        g, chi, ratio = first_phase[0].g[0], limits.chi, _descended_ratio(first_phase[0].run, radius)
-        return Finding(
-            f"r={radius:.3g}: 4g = {4 * g:.3g}, r²χ = {radius**2 * chi:.3g}; χ = 2σ_min² = "
-            f"{chi:.4g}, and the least ‖∇g‖²/g that descent finds in the ball is {ratio:.4g}",
-            4 * g < radius**2 * chi and 1 - 1e-6 <= ratio / chi <= 1.02,
-        )
+    # ------------------------------------------------------------------ the first phase
+
+    @claim("g is r-CL at x₀, with the χ of X", says="4g(x₀) < r²χ(g, x₀, r) for some r > 0")
+    def loss_is_cl(self, draws: dict[int, Draw], ratio: float) -> Finding:
+        chis = [2 * draw.squares[0] for draw in draws.values()]
+        return _is_cl([draw.loss for draw in draws.values()], chis, [draw.radius for draw in draws.values()], ratio)
+
+    @control(loss_is_cl, "half of that r")
+    def is_not_cl_in_half_the_ball(self, draws: dict[int, Draw], ratio: float) -> Finding:
+        chis = [2 * draw.squares[0] for draw in draws.values()]
+        # r is twice what is needed, so that half of it gives 4g = r²χ.
+        return _is_cl([draw.loss for draw in draws.values()], chis, [draw.radius / 2 for draw in draws.values()], ratio)
+
+    @control(loss_is_cl, "χ of the second least singular value")
+    def next_singular_value(self, draws: dict[int, Draw], ratio: float) -> Finding:
+        chis = [2 * draw.squares[1] for draw in draws.values()]
+        return _is_cl([draw.loss for draw in draws.values()], chis, [draw.radius for draw in draws.values()], ratio)
+
+    @control(loss_is_cl, "more measurements than unknowns, with noise, in a ball of any size")
+    def contradicting_data(self, fits: dict[_At, af.Run]) -> Finding:
+        import jax
+
+        run = next(iter(fits.values()))
+        start = af.theory.posed(run.experiment.set({"task.N": 2 * run.spec["task"]["n"], "task.snr": 10.0}))
+        with jax.enable_x64(True):
+            everywhere = af.theory.chatterjee_lojasiewicz(start.problem, start.initial, 1e6)
+        return _is_cl([everywhere.loss], [everywhere.least], [1e6], everywhere.least)
 
     @claim(
         "g ≤ ε_g after log(ε_g/g(x₀))/log(1 − δ) steps, and until then x stays in B(x₀, r)",
-        says="for α < α_max, β < β_max and any ε_g = Ω(β^C)",
+        says="for α < α_max, β < β_max and any ε_g = Ω(β^C); (8), (9)",
     )
     def fits_in_time(
-        self, first_phase: list[Path], second_phase: list[Path], limits: af.theory.StepSizes, radius: float
+        self, first_phase: list[Path], guaranteed_phase: list[Path], second_phase: list[Path], draws: dict[int, Draw]
     ) -> Finding:
-        shares = np.array([_shares_of_fit(path, limits) for path in first_phase])
-        way = max(path.way(_GOALS[-1] * path.g[0]) for path in first_phase) / radius
-        alpha, beta = first_phase[0].alpha, first_phase[0].beta
-        exponent = limits.exponent(alpha)
-        return Finding(
-            f"α at most {alpha:g} < {limits.alpha_max:.3g}, β = {beta:g} < {limits.beta_max:.2g}: the "
-            f"steps until g ≤ ε_g are {np.min(shares):.2f} to {np.max(shares):.2f} of that number for ε_g/g(x₀) = 0.1 "
-            f"to {_GOALS[-1]:.0g} and {len(first_phase)} α; x goes {way:.2f}·r away. (C of (9) is "
-            f"{exponent:.2g}: β^C = {beta**exponent:.2g}, so far smaller ε_g are reached than are proved)",
-            alpha < limits.alpha_max
-            and max(path.beta for path in (*first_phase, *second_phase)) < limits.beta_max
-            and np.max(shares) <= 1
-            and way <= 1,
+        return _fits(
+            {seed: draw.limits.chi for seed, draw in draws.items()},
+            draws,
+            first_phase,
+            guaranteed_phase,
+            max(path.beta for path in second_phase),
         )
 
+    @control(fits_in_time, "δ with the mean of the non-zero singular values for the least")
+    def at_the_mean_rate(
+        self, first_phase: list[Path], guaranteed_phase: list[Path], second_phase: list[Path], draws: dict[int, Draw]
+    ) -> Finding:
+        rates = {seed: 2 * float(np.mean(np.sqrt(draw.squares))) ** 2 for seed, draw in draws.items()}
+        return _fits(rates, draws, first_phase, guaranteed_phase, max(path.beta for path in second_phase))
+
     @claim("t₁ is of order log(1/ε_g)/α", says="t₁ = −log(ε_g/g(x₀))/Θ(α)")
-    def first_phase_lasts(self, first_phase: list[Path], limits: af.theory.StepSizes) -> Finding:
-        times = np.array([[path.alpha * path.first(goal * path.g[0]) for goal in _GOALS] for path in first_phase])
-        slopes, apart = np.diff(times, axis=1) / np.log(10), np.ptp(times / times[0])
-        return Finding(
-            f"αt₁ for the {len(first_phase)} α differs by at most {apart:.1%}; it grows by {slopes[0][0]:.3g} to "
-            f"{slopes[0][-1]:.3g} for each factor e in ε_g, the last being {slopes[0][-1] * limits.chi:.2f}/χ",
-            bool(apart <= 0.05 and abs(slopes[0][-1] * limits.chi - 1) <= 0.1 and np.all(slopes > 0)),
+    def first_phase_lasts(self, first_phase: list[Path], draws: dict[int, Draw]) -> Finding:
+        return _lasts(
+            [path.alpha for path in _of_draw(first_phase, first_phase[0].seed)],
+            [fit_times(_of_draw(first_phase, seed)) for seed in draws],
+            [draw.limits.chi for draw in draws.values()],
         )
+
+    @control(first_phase_lasts, "gradient descent on an X without a least singular value: σ² over fourteen decades")
+    def without_a_gap(self, first_phase: list[Path], draws: dict[int, Draw]) -> Finding:
+        alphas = [path.alpha for path in _of_draw(first_phase, first_phase[0].seed)]
+        tables = [gapless_times(alphas, draw.limits.L) for draw in draws.values()]
+        return _lasts(alphas, tables, [draw.limits.chi for draw in draws.values()])
 
     @claim(
         "∇²g has no eigenvalue above √p·max|∂²g| (proof of Thm C.16)",
-        says="λ_max(∇²g) ≤ √p·max|∂²g|, so that g is L-smooth with L = √p·L₂",
-        fails="The matrix of ones has the eigenvalue p: the factor is p, not √p. The step sizes allow for p already.",
+        says="λ_max(∇²g) ≤ √p·max|∂²g| ≤ √p·L₂, so that g is L-smooth with L = √p·L₂",
     )
-    def smoothness(self, first_phase: list[Path], limits: af.theory.StepSizes) -> Finding:
+    def smoothness(self, first_phase: list[Path]) -> Finding:
         p = first_phase[0].p
-        ones = np.ones((p, p))
-        largest, allowed = np.linalg.eigvalsh(ones)[-1], np.sqrt(p) * ones.max()
+        largest, allowed = np.linalg.eigvalsh(np.ones((p, p)))[-1], np.sqrt(p)
         return Finding(
-            f"for g = ½(a₁ + … + a_p)², p = {p}, λ_max = {largest:.3g} and √p·max|∂²g| = {allowed:.3g}: the factor is "
-            f"p. Here λ_max = {limits.L:.3g} and √p·max|∂²g| = {np.sqrt(p) * limits.L2:.3g}, and α_max has p already",
+            f"for g = ½(a₁ + … + a_p)², p = {p}, λ_max = {largest:.3g} and √p·max|∂²g| = {allowed:.3g}",
             largest <= allowed * (1 + 1e-9),
         )
 
-    @claim("one C' for all α and β: ‖F‖² ≤ C'β² from t₁ on", says="‖F‖² = O(β²) once βH leads")
-    def one_constant(self, second_phase: list[Path], along_beta: list[Path]) -> Finding:
-        constants, p = [path.constant for path in second_phase], second_phase[0].p
-        early = {path.beta: path.size_from(path.first(1e-2 * path.g[0])) for path in along_beta}
+    @correction(
+        smoothness,
+        "λ_max(∇²g) ≤ p·max|∂²g|, so that L = p·L₂ in (7) and in Thms C.14 to C.16",
+        why="A p x p matrix with entries of at most 1 has norm at most p, which the matrix of ones attains; √p bounds "
+        "the norm of a row. (7) has 2(ε − γ)/(pL₂) already, which is at most 1/((1 + γ)pL₂) where 2(ε − γ)(1 + γ) ≤ 1.",
+        touches="No where 2(ε − γ)(1 + γ) ≤ 1: α_max is the same. Beyond that, α_max has to be lowered to "
+        "1/((1 + γ)pL₂).",
+    )
+    def smoothness_with_p(self, draws: dict[int, Draw], first_phase: list[Path]) -> Finding:
+        p, rng = first_phase[0].p, np.random.default_rng(0)
+        entries = rng.uniform(-1, 1, (200, p, p))
+        signed = np.sign(entries + entries.transpose(0, 2, 1))
+        shares = [*np.abs(np.linalg.eigvalsh(signed)).max(axis=1) / p, np.linalg.eigvalsh(np.ones((p, p)))[-1] / p]
+        shares += [draw.limits.L / (p * draw.limits.L2) for draw in draws.values()]
+        epsilon = rng.uniform(0, 1, 10_000)
+        gamma = epsilon * rng.uniform(0, 1, 10_000)
+        unchanged = 2 * (epsilon - gamma) <= 1 / (1 + gamma)  # the second term of (7) is the smaller one
+        as_said = unchanged == (2 * (epsilon - gamma) * (1 + gamma) <= 1)
+        ours = max(2 * (d.limits.epsilon - d.limits.gamma) * (1 + d.limits.gamma) for d in draws.values())
         return Finding(
-            f"‖F‖²/β² is at most {min(constants):.3g} to {max(constants):.3g} for {len(second_phase)} pairs α, β "
-            f"(p = {p}); from the first step with g ≤ g(x₀)/100, which the theorem allows as t₁, it would be "
-            + ", ".join(f"{size:.2g} (β={beta:g})" for beta, size in early.items()),
-            max(constants) <= min(4 * p, 2 * min(constants)),  # ‖G‖ ≤ β‖H‖ and ‖H‖ ≤ √p
-        )
-
-    @claim("f − f* ≤ ½(η + C'αβ)β if t₂ > t₁ + Δt(η, t₁)", says="min over t₁ ≤ t ≤ t₂ of f − f*")
-    def minimises_in_time(self, second_phase: list[Path], taken: dict[float, list[float]]) -> Finding:
-        said = "; ".join(f"{min(shares):.2f} to {max(shares):.2f} (η={eta:g})" for eta, shares in taken.items())
-        return Finding(
-            f"it is so from a share of Δt after t₁ on, for {len(second_phase)} pairs α, β: {said}",
-            max(max(shares) for shares in taken.values()) <= 1,
+            f"λ_max/(p·max|∂²g|) is at most {max(shares):.6f} on 200 matrices of random signs, the matrix of ones and "
+            f"∇²g of {len(draws)} draws; 2(ε − γ)(1 + γ) is at most {ours:.2f} here, and at most 1 for "
+            f"{np.mean(unchanged):.0%} of random γ < ε < 1",
+            bool(max(shares) <= 1 + 1e-9 and np.all(as_said) and not np.all(unchanged) and ours <= 1),
         )
 
     @claim(
+        "β‖H‖₂ ≤ γ‖G‖₂ for as many steps as Thm C.14 says, L_h bounding ‖H‖_∞",
+        says="L_h := sup ‖H‖_∞; if γ‖G(x₀)‖₂ ≥ βL_h/τᵏ, then β·sup‖H‖₂ ≤ γ‖G(x_j)‖₂ for all j ≤ k, (24)",
+    )
+    def penalty_stays_behind(self, first_phase: list[Path], draws: dict[int, Draw]) -> Finding:
+        return _stays_behind(first_phase, draws, norm_of_H=1.0)
+
+    @correction(
+        penalty_stays_behind,
+        "L_h := sup ‖H‖₂, which for ‖·‖₁ is √p",
+        why="The proof goes from βL_h ≤ γ‖G‖₂ to β‖H‖₂ ≤ γ‖G‖₂, which needs L_h ≥ ‖H‖₂; with the ∞-norm ‖H‖₂ can be "
+        "√p·L_h. At β = β_max, β‖H‖₂ = γ‖G(x₀)‖₂ already, and the next step breaks (24), while k > 0 is allowed.",
+        touches="No: D in (9) grows by the factor p^{C/2}, and so does the least ε_g that is guaranteed; C stays.",
+    )
+    def penalty_stays_behind_in_its_norm(self, first_phase: list[Path], draws: dict[int, Draw]) -> Finding:
+        return _stays_behind(first_phase, draws, norm_of_H=np.sqrt(first_phase[0].p))
+
+    # ------------------------------------------------------------------ the second phase
+
+    @claim("one C' for all α and β: ‖F‖² ≤ C'β² from t₁ on", says="‖F‖² = O(β²) once βH leads")
+    def one_constant(self, second_phase: list[Path]) -> Finding:
+        return _one_constant([path.constant for path in second_phase], second_phase[0].p)
+
+    @control(one_constant, "from the first step with g ≤ g(x₀)/100 on, before βH leads, which Thm 2.1 allows as t₁")
+    def no_constant_before(self, second_phase: list[Path]) -> Finding:
+        early = [path.size_from(path.first(1e-2 * path.g[0])) for path in second_phase]
+        return _one_constant(early, second_phase[0].p)
+
+    @claim(
         "f − f* ≤ ½(η + C'αβ)β only if t₂ > t₁ + Δt(η, t₁)",
-        says="'if and only if'",
-        fails="What is proved is an upper bound of f − f*, which is met in 0.2 to 0.4 of Δt.",
+        says="min over t₁ ≤ t ≤ t₂ of f − f* ≤ ½(η + C'αβ)β 'if and only if t₂ > t₁ + Δt(η, t₁)'; also (11), (21)",
     )
     def minimises_not_before(self, taken: dict[float, list[float]]) -> Finding:
         shares = [share for of_eta in taken.values() for share in of_eta]
         return Finding(
-            f"it is so long before: after the share {min(shares):.2f} to {max(shares):.2f} of Δt. The proof bounds "
-            "f − f* by R²/(2α(t₂ − t₁)) + ½C'αβ², and only for that bound is Δt also necessary",
+            f"it is so long before: after the share {min(shares):.2f} to {max(shares):.2f} of Δt",
             min(shares) >= 0.99,
         )
 
-    @claim("the second phase lasts of order 1/(αβ) steps", says="Θ(1/(αβ)) additional steps")
-    def second_phase_lasts(self, second_phase: list[Path]) -> Finding:
-        product = [path.product for path in second_phase]
-        rates = {eta: log_slope(product, [path.needed(eta) for path in second_phase]) for eta in _ETAS}
+    @correction(
+        minimises_not_before,
+        "f − f* ≤ ½(η + C'αβ)β if t₂ ≥ t₁ + Δt(η, t₁)",
+        why="Lemma C.12 bounds the least f − f* from above by R²/(2α(t₂ − t₁)) + ½C'αβ². (21) solves 'bound ≤ goal' "
+        "for t₂: Δt is necessary for the bound, and only sufficient for the run.",
+        touches="Yes: Δt is an upper bound of the second phase and no lower one, so that no delay is proved. The same "
+        "'if and only if' is in Thms 3.1, 3.3 to 3.5, C.10, C.13, C.29, C.39, C.40 and C.50.",
+    )
+    def minimises_in_time(self, second_phase: list[Path], taken: dict[float, list[float]]) -> Finding:
+        said = "; ".join(f"{min(shares):.2f} to {max(shares):.2f} (η={eta:g}η₁)" for eta, shares in taken.items())
+        # The time of another run, with the largest αβ of the same draw, is not enough: Δt has to know αβ.
+        shortest = {path.seed: path for path in reversed(second_phase)}  # the first of each draw has the largest αβ
+        other = max(path.needed(eta) / shortest[path.seed].proved(eta) for eta in ETAS for path in second_phase)
+        in_time = [max(taken[eta][k] for eta in ETAS) <= 1 for k in range(len(second_phase))]
+        draws = {path.seed for path in second_phase}
+        good = sum(all(ok for ok, path in zip(in_time, second_phase, strict=True) if path.seed == s) for s in draws)
         return Finding(
-            "steps after t₁ against αβ, log-log slope "
-            + ", ".join(f"{rate:.2f} (η={eta:g})" for eta, rate in rates.items())
-            + f"; of Δt itself {log_slope(product, [path.proved(1.0) for path in second_phase]):.2f}",
-            all(abs(rate + 1) <= 0.1 for rate in rates.values()),
+            f"on {good} of {len(draws)} draws (share {share(good, len(draws))}), each with 4 pairs α, β, from a share "
+            f"of Δt after t₁ on: {said}. (With the Δt of the largest αβ for all pairs it would be up to {other:.2f})",
+            good == len(draws) and other > 1,
         )
+
+    @claim("the second phase lasts of order 1/(αβ) steps", says="Θ(1/(αβ)) additional steps")
+    def second_phase_lasts(self, along_alpha: list[Path], along_beta: list[Path]) -> Finding:
+        return _goes_like(along_alpha, along_beta, [functools.partial(Path.needed, share=eta) for eta in ETAS])
+
+    @control(second_phase_lasts, "the first phase, until g ≤ g(x₀)/100")
+    def first_phase_goes_otherwise(self, along_alpha: list[Path], along_beta: list[Path]) -> Finding:
+        return _goes_like(along_alpha, along_beta, [lambda path: path.first(1e-2 * path.g[0])])
 
     @claim(
         "Θ_f ∩ Θ_g ≠ ∅ (Assumption C.5)",
-        says="assumed for the part about h",
-        fails="∇g = 0 on Θ_g, so that a point of both sets has 0 ∈ ∂h: for a norm, it is 0.",
+        says="assumed for the part about h; in App. C.4 'Θ_f = {a*}' and 'Θ_f ∩ Θ_g ≠ ∅, i.e. ξ = 0'",
     )
     def minimisers_meet(self, along_beta: list[Path]) -> Finding:
-        left = {path.beta: path.best_loss / path.beta**2 for path in along_beta}
+        left = [path.best_loss / path.beta**2 for path in along_beta]
+        apart = [np.linalg.norm(path.best - path.run.data.truth) / path.beta for path in along_beta]
         return Finding(
-            "g/β² at the minimiser of f, without noise: "
-            + ", ".join(f"{value:.3g} (β={beta:g})" for beta, value in left.items())
-            + ". On Θ_g ∇g = 0, so that a point of both has 0 ∈ ∂h: it minimises h, and is 0 for a norm",
-            min(left.values()) <= 1e-6,
+            f"without noise, at the minimiser of f, g/β² is {min(left):.3g} to {max(left):.3g} for {len(along_beta)} "
+            f"pairs of draw and β, and not 0; it is {min(apart):.3g}β to {max(apart):.3g}β away from a*",
+            min(left) <= 1e-6,
+        )
+
+    @correction(
+        minimisers_meet,
+        "Θ_f ∩ Θ_g = ∅ for every norm h where y ≠ 0, with or without noise; β(h − h_g*) ≤ f − f* holds without it",
+        why="On Θ_g ∇g = 0, so that a point of both sets has 0 ∈ ∂h: for a norm it is 0, which fits y = 0 only. But "
+        "f* ≤ f = βh_g* at the point of Θ_g with least h, and g ≥ 0, which is all that (15) and (20) use.",
+        touches="No: Lemma C.6 is needed as an inequality only, and '≤' in (12) stands.",
+    )
+    def penalty_is_below_the_objective(self, second_phase: list[Path]) -> Finding:
+        left = min(path.best_loss / path.beta**2 for path in second_phase)
+        # What the solvers of f* and h_g* leave, some 1e-8 of h.
+        over = max(float(np.max((path.above_least - path.excess) / path.least_norm)) for path in second_phase)
+        return Finding(
+            f"g/β² is at least {left:.2g} at the minimisers of f; h − h_g* exceeds (f − f*)/β by at most "
+            f"{over:.1g}·h_g* at all steps of {len(second_phase)} runs",
+            left > 1e-2 and over <= 1e-6,
         )
 
     @claim(
-        "h − h_g* ≤ ½(η + C'αβ) after Δt(η, t₁)",
-        says="min over t₁ ≤ t ≤ t₂ of h − h_g*, '≤' in (12) and '=' in Thm 2.1",
+        "h − h_g* = ½(η + C'αβ) after Δt(η, t₁)",
+        says="min over t₁ ≤ t ≤ t₂ of h − h_g* = 0.5(η + C'αβ) if and only if t₂ > t₁ + Δt(η, t₁); '≤' in (12)",
+    )
+    def penalty_is_equal(self, second_phase: list[Path]) -> Finding:
+        shares = [path.least_penalty(eta) / path.allowed(eta) for path in second_phase for eta in ETAS]
+        return Finding(
+            f"it is {min(shares):.2g} to {max(shares):.2g} of ½(η + C'αβ) at t₁ + Δt",
+            max(abs(share - 1) for share in shares) <= 0.1,
+        )
+
+    @correction(
+        penalty_is_equal,
+        "h − h_g* ≤ ½(η + C'αβ) if t₂ ≥ t₁ + Δt(η, t₁), as in (12)",
+        why="(22) bounds the least h − h_g* from above; nothing bounds it from below. It even becomes negative, since "
+        "the minimiser of f has a smaller norm than any point that fits.",
+        touches="No: what follows from it is drawn from '≤'.",
     )
     def penalty_is_least(self, second_phase: list[Path]) -> Finding:
-        shares = [path.least_penalty(eta) / path.allowed(eta) for path in second_phase for eta in _ETAS]
+        shares = [path.least_penalty(eta) / path.allowed(eta) for path in second_phase for eta in ETAS]
+        at_first = [float(path.above_least[path.start]) / path.allowed(eta) for path in second_phase for eta in ETAS]
         return Finding(
-            f"it is {min(shares):.2g} to {max(shares):.2g} of the bound at t₁ + Δt: below it, and not equal; it "
-            "becomes negative since f's minimiser has a smaller norm than any interpolating point. '≤' needs no "
-            "Assumption C.5, since f* ≤ βh_g*",
-            max(shares) <= 1,
+            f"at most {max(shares):.2g} of the bound at t₁ + Δt on {len(second_phase)} runs; {min(at_first):.2g} to "
+            f"{max(at_first):.2g} of it at t₁",
+            max(shares) <= 1 < min(at_first),
         )
 
 
-@dataclasses.dataclass(frozen=True)
-class Path:
-    """A run of subgradient descent on ½‖Xa − y‖² + β‖a‖₁: observed steps t, weights a, g and (f − f*)/β.
+def _of_draw(paths: list[Path], seed: int) -> list[Path]:
+    return [path for path in paths if path.seed == seed]
 
-    `best` is the minimiser of f, and `start` the first observation at which β‖H‖ ≥ ‖G‖, at step `t1`.
+
+def _is_cl(losses: list[float], chis: list[float], radii: list[float], ratio: float) -> Finding:
+    """Whether 4g < r²χ in every draw, and χ is the least ‖∇g‖²/g that descent finds in the first.
+
+    Descent gives an upper bound of an infimum that it comes near to: 2 % above, and no more than rounding below.
     """
+    shares = [4 * loss / (r**2 * chi) if chi > 0 else np.inf for loss, chi, r in zip(losses, chis, radii, strict=True)]
+    good = sum(share < 1 - 1e-9 for share in shares)
+    return Finding(
+        f"4g/(r²χ) is {min(shares):.3g} to {max(shares):.3g}, below 1 on {good} of {len(shares)} draws (share "
+        f"{share(good, len(shares))}); χ = {chis[0]:.4g}, least ‖∇g‖²/g found {ratio:.4g} (r={radii[0]:.3g})",
+        good == len(shares) and chis[0] > 0 and 1 - 1e-6 <= ratio / chis[0] <= 1.02,
+    )
 
-    run: af.Run = dataclasses.field(repr=False)
-    alpha: float
-    beta: float
-    t: Float[np.ndarray, " k"]
-    weights: Float[np.ndarray, "k p"]
-    g: Float[np.ndarray, " k"]
-    excess: Float[np.ndarray, " k"]
-    squared_slope: Float[np.ndarray, " k"]  # ‖F‖²
-    start: int
-    best: Float[np.ndarray, " p"]
-    best_loss: float
-    least_norm: float  # h_g*, the least h where g = 0
 
-    @classmethod
-    def of(cls, run: af.Run) -> Path:
-        """A run, with the minimiser of its objective."""
-        X, y, beta, curves = run.data.inputs, run.data.targets, run.spec["penalty"]["strength"], run.curves
-        best = af.theory.lasso(X, y, beta)
-        a, g = curves["weights"].values, curves["train_loss"].values
-        best_loss = 0.5 * float(np.sum((X @ best - y) ** 2))
-        return cls(
-            run=run,
-            alpha=run.spec["dynamics"]["lr"],
-            beta=beta,
-            t=curves["step"].values.astype(float),
-            weights=a,
-            g=g,
-            excess=(g - best_loss) / beta + np.abs(a).sum(axis=1) - np.abs(best).sum(),
-            squared_slope=np.sum(((a @ X.T - y) @ X + beta * np.sign(a)) ** 2, axis=1),
-            start=int(np.argmax(curves["penalty_gradient"].values >= curves["loss_gradient"].values)),
-            best=best,
-            best_loss=best_loss,
-            least_norm=float(np.abs(af.theory.min_l1(X, y)).sum()),
+def _fits(
+    rates: dict[int, float], draws: dict[int, Draw], paths: list[Path], guaranteed: list[Path], largest_beta: float
+) -> Finding:
+    """Whether g ≤ ε_g in log(ε_g/g(x₀))/log(1 − δ) steps, δ = (1 − ε)χα with such χ, within the ball, on every draw."""
+
+    def shares(path: Path, least: float) -> list[float]:
+        limits = draws[path.seed].limits
+        return [phases.share_of_fit(path, limits, rates[path.seed], goal) for goal in GOALS if goal >= least]
+
+    beyond = [max(shares(path, 0.0)) for path in paths]
+    sure = [shares(path, draws[path.seed].guaranteed(path.alpha, path.beta)) for path in guaranteed]
+    within = [share for of_path in sure for share in of_path]
+    way = max(path.way(GOALS[-1] * path.g[0]) / draws[path.seed].radius for path in (*paths, *guaranteed))
+    small = [
+        max(path.alpha for path in paths) < draw.limits.alpha_max and largest_beta < draw.limits.beta_max
+        for draw in draws.values()
+    ]
+    zeta = [draws[path.seed].guaranteed(path.alpha, path.beta) for path in paths]
+    in_time = {path.seed for path in paths} - {p.seed for p, worst in zip(paths, beyond, strict=True) if worst > 1}
+    return Finding(
+        f"α < α_max and β < β_max on {sum(small)} of {len(small)} draws. Guaranteed ε_g (β={guaranteed[0].beta:g}, "
+        f"{len(within)} pairs of draw and ε_g): {min(within):.2f} to {max(within):.2f} of that number. Beyond, for "
+        f"ε_g/g(x₀) = 0.1 to {GOALS[-1]:.0g} at β={paths[0].beta:g}, where (9) guarantees {min(zeta):.2g} and more: at "
+        f"most {max(beyond):.2f} of it; so on {len(in_time)} of {len(draws)} draws (share "
+        f"{share(len(in_time), len(draws))}). x goes at most {way:.2f}·r away",
+        all(small) and max(within) <= 1 and max(beyond) <= 1 and way <= 1,
+    )
+
+
+def _lasts(alphas: list[float], tables: list[np.ndarray], chis: list[float]) -> Finding:
+    """Whether the steps until g ≤ ε_g, one table a draw, go like 1/α, and in the end by 1/(χα) a factor e in ε_g.
+
+    log(1 − αχ) = −αχ(1 + αχ/2 + …), and αχ is below 0.01: the exponent is −1 to within 0.01. In the last decade of
+    twelve the slowest mode is left, so that its rate is χα to within 10 %; along a power of ε_g it would go on growing.
+    """
+    slopes = [power_law(alphas, times).value for table in tables for times in table.T]
+    growth = [
+        chi * alphas[0] * float(table[0, -1] - table[0, -2]) / np.log(10)
+        for chi, table in zip(chis, tables, strict=True)
+    ]
+    good = sum(abs(last - 1) <= 0.1 for last in growth)
+    return Finding(
+        f"t₁ goes like α^p with p from {min(slopes):.4f} to {max(slopes):.4f} ({len(slopes)} pairs of draw and ε_g), "
+        f"and in the end by {min(growth):.3g} to {max(growth):.3g} times 1/(χα) for each factor e in ε_g, 1 on {good} "
+        f"of {len(tables)} draws (share {share(good, len(tables))})",
+        all(abs(slope + 1) <= 0.01 for slope in slopes) and good == len(tables),
+    )
+
+
+def _stays_behind(paths: list[Path], draws: dict[int, Draw], norm_of_H: float) -> Finding:
+    """Whether β‖H‖₂ ≤ γ‖G‖₂ up to the last k with γ‖G(x₀)‖ ≥ βL_h/τᵏ, on every draw, for β from β_max down."""
+    kept, counts = [], []
+    for path in {path.seed: path for path in paths}.values():
+        limits, X, y = draws[path.seed].limits, path.run.data.inputs, path.run.data.targets
+        alpha, slope = 0.9 * limits.alpha_max, np.linalg.norm(X.T @ (X @ path.weights[0] - y))
+        for part in (1.0, 0.5, 0.1):
+            beta = part * limits.beta_max
+            longest = np.log(beta * norm_of_H / (limits.gamma * slope)) / np.log1p(
+                -(1 + limits.gamma) * alpha * limits.L
+            )
+            a, behind = path.weights[0], []
+            for _ in range(int(longest + 1e-9) + 1):
+                G, H = X.T @ (X @ a - y), np.sign(a)
+                behind.append(beta * np.linalg.norm(H) <= limits.gamma * np.linalg.norm(G) * (1 + 1e-9))
+                a = a - alpha * (G + beta * H)
+            kept.append(all(behind))
+            counts.append(len(behind) - 1)
+    return Finding(
+        f"L_h = {norm_of_H:.3g}: for all k = {min(counts)} to {max(counts)} steps in {sum(kept)} of {len(kept)} "
+        "pairs of draw and β/β_max in {1, ½, 0.1}",
+        all(kept),
+    )
+
+
+def _one_constant(constants: list[float], p: int) -> Finding:
+    """Whether ‖F‖²/β² ≤ 4p: once β‖H‖ leads, ‖F‖ ≤ ‖G‖ + β‖H‖ ≤ 2β‖H‖, and ‖H‖² ≤ p."""
+    return Finding(
+        f"‖F‖²/β² is at most {min(constants):.3g} to {max(constants):.3g} on {len(constants)} runs, 4p = {4 * p}",
+        max(constants) <= 4 * p,
+    )
+
+
+def _goes_like(along_alpha: list[Path], along_beta: list[Path], times: list[Callable[[Path], float]]) -> Finding:
+    """Whether steps go like 1/(αβ): the intervals of both exponents, over draws, within 0.05 of −1.
+
+    The law is that of small β, and its correction is of order β: of the exponents between β_max/20, /40 and /80 that
+    for β → 0 is extrapolated on a line. An exponent of −½ or −2, or that of the first phase, is far outside.
+    """
+    seeds = sorted({path.seed for path in along_beta})
+    in_alpha, in_beta = [], []
+    for time in times:
+        local = [
+            _exponents([p.beta for p in _of_draw(along_beta, s)], [time(p) for p in _of_draw(along_beta, s)])
+            for s in seeds
+        ]
+        in_beta.append(mean_of([2 * smaller - larger for larger, smaller in local]))
+        in_alpha.append(
+            mean_of(
+                [
+                    _exponents(
+                        [p.alpha for p in _of_draw(along_alpha, s)], [time(p) for p in _of_draw(along_alpha, s)]
+                    )[0]
+                    for s in seeds
+                ]
+            )
         )
-
-    @property
-    def p(self) -> int:
-        """How many parameters there are."""
-        return self.weights.shape[1]
-
-    @property
-    def product(self) -> float:
-        """αβ."""
-        return self.alpha * self.beta
-
-    @property
-    def t1(self) -> float:
-        return float(self.t[self.start])
-
-    @property
-    def distance(self) -> float:
-        """dist(x(t₁), Θ_f); the minimiser of f is unique."""
-        return float(np.linalg.norm(self.weights[self.start] - self.best))
-
-    @property
-    def constant(self) -> float:
-        """C' = max over t ≥ t₁ of ‖F‖²/β² (Thm C.13)."""
-        return self.size_from(self.t1)
-
-    def size_from(self, step: float) -> float:
-        """The largest ‖F‖²/β² from a step on."""
-        return float(self.squared_slope[self.t >= step].max() / self.beta**2)
-
-    def first(self, goal: float) -> float:
-        """The step at which g comes down to `goal`, between two observations on a straight line in (t, log g)."""
-        k = int(np.argmax(self.g <= goal))
-        above, below = np.log(self.g[k - 1 : k + 1] / goal)
-        return float(self.t[k - 1] + (self.t[k] - self.t[k - 1]) * above / (above - below))
-
-    def way(self, goal: float) -> float:
-        """How far x goes from x₀ until g comes down to `goal`."""
-        before = self.t <= self.first(goal)
-        return float(np.linalg.norm(self.weights[before] - self.weights[0], axis=1).max())
-
-    def allowed(self, eta: float) -> float:
-        """½(η + C'αβ)."""
-        return 0.5 * (eta + self.constant * self.alpha * self.beta)
-
-    def needed(self, eta: float) -> float:
-        """Steps after t₁ until (f − f*)/β ≤ ½(η + C'αβ); ∞ if the run does not come to that."""
-        there = self.excess[self.start :] <= self.allowed(eta)
-        return float(self.t[self.start + np.argmax(there)] - self.t1) if there.any() else np.inf
-
-    def proved(self, eta: float) -> float:
-        """Δt(η, t₁)."""
-        return af.theory.slow_steps(self.distance, self.alpha, self.beta, eta)
-
-    def least_penalty(self, eta: float) -> float:
-        """The least h − h_g* between t₁ and t₁ + Δt."""
-        between = (self.t >= self.t1) & (self.t <= self.t1 + self.proved(eta))
-        return float(np.abs(self.weights[between]).sum(axis=1).min() - self.least_norm)
+    return Finding(
+        f"exponent of α {', '.join(map(str, in_alpha))}; of β {', '.join(map(str, in_beta))}; {len(seeds)} draws",
+        all(interval.low >= -1.05 and interval.high <= -0.95 for interval in (*in_alpha, *in_beta)),
+    )
 
 
-def _shares_of_fit(path: Path, limits: af.theory.StepSizes) -> list[float]:
-    """How many steps it takes until g ≤ ε_g, beside log(ε_g/g(x₀))/log(1 − δ), for every ε_g."""
-    delta = limits.delta(path.alpha)
-    return [path.first(goal * path.g[0]) / af.theory.fit_steps(1.0, goal, delta) for goal in _GOALS]
-
-
-def _descended_ratio(run: af.Run, radius: float) -> float:
-    """χ by descent of ‖∇g‖²/g, the model given as any function: that it is linear is not used."""
-    import jax
-
-    initial = np.asarray(af.theory.instance_of(run).initial["weights"])
-    model = af.models.Function(lambda a, x: a @ x, initial)
-    with jax.enable_x64(True):
-        start = af.theory.posed(dataclasses.replace(run.experiment, model=model, init=af.inits.Own()))
-        return af.theory.chatterjee_lojasiewicz(start.problem, start.initial, radius).least
-
-
-def _draw_fits(ax: Axes, paths: Sequence[Path], limits: af.theory.StepSizes) -> None:
-    """g over αt, and the theorem's bound."""
-    for style, path in zip(_GREYS, paths, strict=True):
-        shown = path.t > 0
-        ax.plot(path.alpha * path.t[shown], path.g[shown], **style, label=rf"$\alpha={path.alpha:g}$")
-    g, rate = paths[0].g[0], (1 - limits.epsilon) * limits.chi
-    t = np.linspace(0, 0.95 * np.log(1e8) / rate, 50)
-    ax.plot(t, g * np.exp(-rate * t), color="#D55E00", lw=1.8, label=r"bound $(1-\delta)^t g(x_0)$")
-    ax.set(yscale="log", ylabel=r"$g(x^{(t)})$", xlabel=r"training time $\alpha t$")
-    ax.set(xlim=(0, 1.1 * t[-1]), ylim=(1e-10 * g, 3 * g))
-
-
-def _draw_excess(ax: Axes, paths: Sequence[Path]) -> None:
-    """The least (f − f*)/β since t₁ over slow time, and the bound of Lemma C.12."""
-    for style, path in zip(_GREYS, paths, strict=True):
-        since = path.product * (path.t[path.start + 1 :] - path.t1)
-        least = np.minimum.accumulate(path.excess[path.start :])[1:]
-        ax.plot(since, least, **style, label=rf"$\beta={path.beta:g}$")
-    longest, last = paths[0], paths[-1]
-    slow_time = np.geomspace(1e-2, longest.product * longest.t[-1], 100)
-    bound = 0.5 * last.distance**2 / slow_time + last.allowed(0.0)
-    ax.plot(slow_time, bound, color="#D55E00", lw=1.8, label="bound of Lemma C.12")
-    ax.set(xscale="log", yscale="log", xlim=(1e-2, slow_time[-1]), ylim=(1e-3, 100))
-    ax.set(xlabel=r"slow time $\alpha\beta(t_2-t_1)$", ylabel=r"$\min_{t_1\leq t\leq t_2}(f-f^*)/\beta$")
-
-
-def _draw_steps(ax: Axes, paths: Sequence[Path], along_beta: Sequence[Path]) -> None:
-    """The steps of the second phase over αβ: those seen in every run, and Δt of those with one α."""
-    for marker, style, eta in zip("os^", _GREYS, _ETAS, strict=True):
-        ax.plot([path.product for path in paths], [path.needed(eta) for path in paths], marker, color="0.0", mfc="none")
-        line = {"color": "#D55E00", "ls": style["ls"], "lw": 1.6}
-        ax.plot([path.product for path in along_beta], [path.proved(eta) for path in along_beta], **line)
-        ax.plot([], [], **line, marker=marker, mec="0.0", mfc="none", label=rf"$\eta={eta:g}$")
-    ylabel = r"steps until $f-f^*\leq(\eta+C^{\prime}\alpha\beta)\beta/2$"
-    ax.set(xscale="log", yscale="log", xlabel=r"$\alpha\beta$", ylabel=ylabel)
-    ticks = sorted({round(path.product, 12) for path in paths})
-    ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-    ax.minorticks_off()
+def _exponents(x: list[float], y: list[float]) -> np.ndarray:
+    """The slopes of log y over log x from each point to the next."""
+    return np.diff(np.log(y)) / np.diff(np.log(x))

@@ -1,18 +1,18 @@
-"""App. G: the tools of compressed sensing, the inequalities between them, and a run that does what they say."""
+"""App. G: the tools of compressed sensing, the inequalities between them, and runs that do what they say."""
 
 from __future__ import annotations
 
-import itertools
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 import afterfit as af
-from afterfit.papers import Entry, Finding, claim, once
-from afterfit.papers._measure import log_slope
-from afterfit.papers.notsawo2025 import PAPER, panels
+from afterfit.papers import Entry, Finding, claim, control, correction, once
+from afterfit.papers._measure import share
+from afterfit.papers.notsawo2025 import PAPER, completion, isometry, panels
+from afterfit.papers.notsawo2025.completion import Needs, Peaked, does_not_grow
 from afterfit.papers.notsawo2025.draws import (
-    MANY,
     Factors,
     Matrices,
     Measurements,
@@ -23,14 +23,20 @@ from afterfit.papers.notsawo2025.draws import (
     draw_measurements,
     draw_pairs,
 )
+from afterfit.papers.notsawo2025.isometry import SLACK, Isometries
 from afterfit.papers.notsawo2025.null_space import (
+    Line,
     Robust,
     Support,
+    draw_lines,
     draw_supports,
-    error_bound,
     excess,
+    first_steps,
     null_space_constant,
+    reached,
     robust_constants,
+    weights_under_decay,
+    worst_direction,
 )
 from afterfit.papers.notsawo2025.recovery import descent
 
@@ -39,7 +45,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Tools"]
 
-_SLACK = 1e-9  # rounding; linear programs are good to 1e-7, and what rests on them gets 1e-6
+_TRIED = 40  # matrices and maps at most, for each of which convex programs are solved
 
 
 class Tools(Entry):
@@ -52,26 +58,33 @@ class Tools(Entry):
         "inequality that the paper states between them is checked on random matrices. Two runs show what they are "
         "for: subgradient descent on ½‖Xa − y‖² + β‖a‖₁ finds a* when the null space constant ρ_S of its support is "
         "below 1 (incoherent measurements, τ = 0), and ends elsewhere, where the linear program does, on a draw with "
-        "ρ_S > 1 (three quarters of the measurements columns of the basis, τ = 0.75). Definitions are read so that "
-        "they can hold: ≤ for < in the null space properties, which u = 0 would break, and all pairs of columns in "
-        "the mutual coherence, printed as [m] x [n]. Theorems with constants that the paper leaves open (G.7, G.11, "
-        "G.12) are not checked."
+        "ρ_S > 1 (three quarters of the measurements columns of the basis, τ = 0.75). Others, on several draws, are "
+        "held against Thm 3.3. Of theorems with constants that the paper leaves open (G.5, G.7, G.11, G.12) it is the "
+        "law that is checked: how many measurements or entries were needed, beside how many the theorem asks for."
     )
     notes = (
-        "An orthonormal basis has coherence 0; the numbers of Example G.1 are those of the 2n columns of (I Φ). ΨᵀΨ "
-        "in App. G.1.1 is diagonal only if the columns of Φ are orthogonal already. μ does not see the scale of M, "
-        "which C₁ sets in Thm G.4: with C₁ = ½ the theorem holds. After Thm C.36 a and a* are exchanged: with "
-        "σ_s(a*) the bound holds. With fewer measurements than unknowns ρ₂ = 1 in Thm 3.1; and with ρ₂ over the row "
-        "space, a leaves the ball around the least-squares solution on its way to a*."
+        "The 'if and only if' of Thms 3.1 and 3.3 is that of Thm 2.1, and as wrong: Thm 3.3 is checked as 'if'. "
+        "App. C.4 also suggests ('we may have') that a is at a* from t₁ + ‖a(t₁) − a*‖_∞/(αβ) on: a heuristic, which "
+        "is no claim here. M in App. G.1.2 has entries of variance 1/n, Thm G.5 is about 1/N: with 1/n δ_s tends to "
+        "|N/n − 1|. "
+        "That the numbers needed do not grow beside the laws of Thms G.7, G.11 and G.12 was first asked with a whole "
+        "interval of the exponent at 0 or below, which 8 draws of up to 13 x 13 matrices could not tell for G.7 (0.03 "
+        "in [−0.27, 0.33]); it is asked now that they are not seen to grow, on new draws, and of the controls that "
+        "they are. That the law of Thm G.5 be preferred to others was first asked over n = 10 to 30 and s = 2 to 4, "
+        "where all vary alike (by 0.28 to 0.45 in the logarithm); it is asked now over more sizes, s = n too, on new "
+        "draws."
     )
 
-    def runs(self, scale: str) -> dict[str, af.Experiment]:
-        n, sparsity, N, steps = (100, 5, 40, 2_400_000) if scale == "paper" else (40, 2, 18, 300_000)
+    def runs(self, scale: str) -> dict[str, af.Experiment | dict[int, af.Experiment]]:
+        n, sparsity, N, steps, fewer = (40, 2, 18, 300_000, 300_000)
+        if scale == "paper":
+            n, sparsity, N, steps, fewer = (100, 5, 40, 2_400_000, 400_000)
         task = af.tasks.SparseRecovery(n=n, sparsity=sparsity, N=N, scale=3.0)
         incoherent = descent(task, alpha=0.5, beta=1e-5, steps=steps, seed=1 if scale == "paper" else 4)
         # A draw that the linear program misses too, and whose slow phase is over within these steps.
         coherent = incoherent.set({"task.coherence": 0.75, "seed": 1 if scale == "paper" else 14})
-        return {"incoherent": incoherent, "coherent": coherent}
+        several = {seed: descent(task, alpha=0.5, beta=1e-4, steps=fewer, seed=seed) for seed in range(40, 46)}
+        return {"incoherent": incoherent, "coherent": coherent, "several": several}
 
     def picture(self, incoherent: af.Run, coherent: af.Run, robust: Robust, supports: list[Support]) -> Figure:
         figure = af.plot.Figure(figsize=(11.5, 8.6), layout="constrained")
@@ -103,153 +116,168 @@ class Tools(Entry):
         says="equivalent; δ_s ≤ δ_{s+1}; the condition number of A_JᵀA_J is at most (1 + δ_s)/(1 − δ_s)",
     )
     def isometry(self, matrices: Matrices) -> Finding:
-        apart, falls, conditions = [], [], []
-        for A in matrices.tall:
-            deltas = [af.theory.sensing.restricted_isometry(A, s).lower for s in range(1, 9)]
-            falls.append(np.min(np.diff(deltas)))
-            for s, delta in enumerate(deltas, start=1):
-                singular = np.array([np.linalg.svd(A[:, J], compute_uv=False) for J in _subsets(8, s)])
-                apart.append(abs(delta - np.max(np.abs(singular**2 - 1))))
-                if delta < 1:
-                    bound = (1 + delta) / (1 - delta)
-                    conditions.append(np.max((singular[:, 0] / singular[:, -1]) ** 2) / bound)
-        return Finding(
-            f"{len(matrices.tall)} matrices, s = 1 to 8: the two differ by at most {max(apart):.1g}; the smallest rise "
-            f"of δ_s is {min(falls):.1g}; condition numbers at most {max(conditions):.3f} of their bounds (δ_s < 1 in "
-            f"{len(conditions)} of {8 * len(matrices.tall)})",
-            max(apart) <= _SLACK and min(falls) >= -_SLACK and 0 < max(conditions) <= 1 + _SLACK,
-        )
+        return isometry.is_isometry(matrices.tall)
+
+    @control(isometry, "δ_{s−1} for s columns")
+    def isometry_of_fewer(self, matrices: Matrices) -> Finding:
+        return isometry.is_isometry(matrices.tall[:5], lag=1)
+
+    @control(isometry, "‖Ax‖ for ‖Ax‖²")
+    def isometry_without_square(self, matrices: Matrices) -> Finding:
+        return isometry.is_isometry(matrices.tall[:5], power=1)
+
+    @claim(
+        "(121): δ_r(F) is the largest |‖F(X)‖² − 1| over matrices of rank r and norm 1, and grows with r",
+        says="(1 − δ_r)‖X‖_F² ≤ ‖F(X)‖² ≤ (1 + δ_r)‖X‖_F² for all matrices of rank r, δ_r(F) the infimum",
+    )
+    def rank_isometry(self, matrices: Matrices) -> Finding:
+        return isometry.is_rank_isometry(matrices.maps, rank=1)
+
+    @control(rank_isometry, "δ₂ for matrices of rank 1")
+    def rank_isometry_of_all(self, matrices: Matrices) -> Finding:
+        return isometry.is_rank_isometry(matrices.maps, rank=2)
 
     @claim(
         "Def. G.2: μ₁(A, s) ≤ sμ(A), and both are above Welch's bounds",
         says="μ₁(A, s) ≤ sμ(A); μ ≥ √((n − m)/(m(n − 1))), and μ₁(A, s) ≥ s times that for s ≤ √(n − 1)",
     )
     def coherence(self, matrices: Matrices) -> Finding:
-        to_welch, to_mu = [], []
-        for A in matrices.wide:
-            n = A.shape[1]
-            welch, mu = af.theory.sensing.welch_bound(*A.shape), af.theory.sensing.mutual_coherence(A)
-            to_welch.append(mu / welch)
-            for s in range(1, n):
-                one = af.theory.sensing.one_coherence(A, s)
-                to_mu.append(one / (s * mu))
-                if s <= np.sqrt(n - 1):
-                    to_welch.append(one / (s * welch))
-        return Finding(
-            f"{len(matrices.wide)} matrices of up to 12 columns: μ₁/(sμ) at most {max(to_mu):.3f}; μ and μ₁/s at least "
-            f"{min(to_welch):.3f} times Welch's bound",
-            max(to_mu) <= 1 + _SLACK and min(to_welch) >= 1 - _SLACK,
-        )
+        return isometry.is_welch(matrices.wide, af.theory.sensing.mutual_coherence)
+
+    @control(coherence, "a bound 1 % above Welch's")
+    def coherence_above_welch(self, matrices: Matrices) -> Finding:
+        return isometry.is_welch(matrices.wide, af.theory.sensing.mutual_coherence, factor=1.01)
+
+    @claim(
+        "Def. G.2: μ(A) is over the pairs i ≠ j in [m] x [n], A an m x n matrix",
+        says="μ(A) = max over (i, j) ∈ [m] × [n], i ≠ j, of |⟨A_i, A_j⟩|/(‖A_i‖‖A_j‖), with μ₁(A, s) ≤ sμ(A)",
+    )
+    def coherence_of_printed_pairs(self, matrices: Matrices) -> Finding:
+        return isometry.is_welch(matrices.wide, isometry.printed_coherence)
+
+    @correction(
+        coherence_of_printed_pairs,
+        "(i, j) ∈ [n] × [n], i ≠ j",
+        why="A has n columns. With n > m + 1 the pairs of columns that are both beyond the mth are left out, μ₁(A, 1) "
+        "can exceed μ(A), and μ(A) = δ₂(A) of Prop. G.3 fails.",
+        touches="No: a slip of the index.",
+    )
+    def coherence_of_all_pairs(self, matrices: Matrices) -> Finding:
+        return isometry.is_welch(matrices.wide, af.theory.sensing.mutual_coherence)
 
     @claim("Prop. G.3: μ = δ₂, μ₁(A, s) is a 1→1 norm, δ_s ≤ μ₁(A, s − 1) ≤ (s − 1)μ", says="for columns of norm 1")
     def coherence_bounds_isometry(self, matrices: Matrices) -> Finding:
-        equal, shares = [], []
-        for A in matrices.normed:
-            gram, mu = A.T @ A - np.eye(8), af.theory.sensing.mutual_coherence(A)
-            equal.append(abs(mu - af.theory.sensing.restricted_isometry(A, 2).lower))
-            for s in range(1, 8):
-                norms = [np.linalg.norm(gram[np.ix_(J, J)], 1) for J in _subsets(8, s + 1)]
-                one = af.theory.sensing.one_coherence(A, s)
-                equal.append(abs(one - max(norms)))
-                shares += [af.theory.sensing.restricted_isometry(A, s + 1).lower / one, one / (s * mu)]
-        return Finding(
-            f"{len(matrices.normed)} matrices: the equalities hold to {max(equal):.1g}; a smaller side is at most "
-            f"{max(shares):.3f} of the larger",
-            max(equal) <= _SLACK and max(shares) <= 1 + _SLACK,
-        )
+        return isometry.bounds_isometry(matrices.normed)
+
+    @control(coherence_bounds_isometry, "columns of other norms")
+    def coherence_of_other_norms(self, matrices: Matrices) -> Finding:
+        return isometry.bounds_isometry(matrices.square)
 
     # ------------------------------------------------------------------ App. G.1: bases and measurements
 
     @claim(
         "Example G.1: the Fourier basis has μ₁(Φ, s) = sμ(Φ) = s/√n",
         says="μ₁(Φ, s) = sμ(Φ) = s/√n",
-        fails="An orthonormal basis has coherence 0. The numbers are those of the 2n columns of (I Φ).",
     )
     def fourier_basis(self) -> Finding:
-        n = 16
-        phi = np.fft.fft(np.eye(n)) / np.sqrt(n)
-        mu = af.theory.sensing.mutual_coherence(phi)
-        beside = [af.theory.sensing.one_coherence(np.hstack([np.eye(n), phi]), s) for s in (1, 4)]
-        return Finding(
-            f"n={n}: μ(Φ) = {mu:.1g}, as of any orthonormal basis; of the 2n columns of "
-            f"(I Φ), μ = {beside[0]:.4g} and μ₁(4) = {beside[1]:.4g}, which are 1/√n and 4/√n",
-            abs(mu - 1 / np.sqrt(n)) <= _SLACK,
-        )
+        return _has_fourier_coherence(lambda phi: phi)
+
+    @correction(
+        fourier_basis,
+        "of the 2n columns of (I Φ), μ₁ = sμ = s/√n for s ≤ n",
+        why="The columns of an orthonormal basis are orthogonal, so that μ(Φ) = 0. 1/√n is the modulus of every entry "
+        "of Φ, that is of the cosine between a column of Φ and one of I; Rauhut's example is the pair of bases.",
+        touches="No: an example.",
+    )
+    def fourier_basis_beside_the_canonical(self) -> Finding:
+        return _has_fourier_coherence(lambda phi: np.hstack([np.eye(len(phi)), phi]))
 
     @claim(
         "App. G.1.1: independent columns Φ can be taken orthonormal, with as sparse an a*",
-        says="ã* = (ΨᵀΨ)^½(a*, 0) has ‖ã*‖₀ = ‖a*‖₀, since ΨᵀΨ is diagonal",
-        fails="ΨᵀΨ has the block ΦᵀΦ, which is diagonal only if the columns of Φ are orthogonal already.",
+        says="ã* = (ΨᵀΨ)^½(a*, 0) has ‖ã*‖₀ = ‖a*‖₀, since ΨᵀΨ is diagonal: 'without loss of generality'",
     )
-    def independent_columns(self) -> Finding:
-        n = 16
-        phi = np.random.default_rng(1).standard_normal((n, 6))
-        values, vectors = np.linalg.eigh(phi.T @ phi)
-        root = vectors * np.sqrt(values) @ vectors.T  # the block of (ΨᵀΨ)^½ that is not the identity
-        counts = [int(np.sum(np.abs(column) > 1e-6)) for column in root.T]
-        return Finding(
-            f"Φ a Gaussian {n}x6 matrix, a* each unit vector: ‖ã*‖₀ is {min(counts)} to {max(counts)} where ‖a*‖₀ = 1. "
-            "ΨᵀΨ has the block ΦᵀΦ, which is diagonal only if the columns are orthogonal already",
-            max(counts) == 1,
-        )
+    def independent_columns(self, measurements: Measurements) -> Finding:
+        return _keeps_sparsity(measurements.independent)
+
+    @correction(
+        independent_columns,
+        "orthogonal columns Φ can be taken orthonormal, with as sparse an a*",
+        why="ΨᵀΨ has the block ΦᵀΦ, which is diagonal if and only if the columns of Φ are orthogonal. Otherwise "
+        "(ΦᵀΦ)^½ mixes the entries of a*.",
+        touches="No: the theorems ask for properties of X = MΦ, and the experiments draw Φ orthonormal. It is a "
+        "restriction, and not without loss of generality.",
+    )
+    def orthogonal_columns(self, measurements: Measurements) -> Finding:
+        return _keeps_sparsity(measurements.orthogonal)
 
     @once
     def measurements(self, draws: int) -> Measurements:
         return draw_measurements(10 * draws)
 
     @claim(
-        "Thm G.4 with C₁ = ½, the M of App. G.1.2: μ(Mᵀ, Φ) ≤ 2C₂√ln(nN)/n^C₁",
-        says="with probability at least 1 − 1/(nN)^{2C₂−1}",
-    )
-    def measurements_are_incoherent(self, measurements: Measurements) -> Finding:
-        return _incoherence(measurements, 0.5)
-
-    @claim(
         "Thm G.4 with any C₁ > 0",
-        says="with probability at least 1 − 1/(nN)^{2C₂−1}",
-        fails="μ does not see the scale of M, which C₁ sets; the proof bounds max|MΦ| without the norms of M's rows.",
+        says="n^C₁M with entries N(0, 1): μ(Mᵀ, Φ) ≤ 2C₂√ln(nN)/n^C₁ with probability at least 1 − 1/(nN)^{2C₂−1}",
     )
     def measurements_are_incoherent_at_any_scale(self, measurements: Measurements) -> Finding:
-        found = _incoherence(measurements, 1.0)
-        why = "the proof bounds max|MΦ| and leaves out ‖Mᵢ‖, of order n^{½−C₁}"
-        return Finding(f"{found.measured}; {why}", found.holds)
+        return isometry.stays_incoherent(measurements.phi, measurements.M, (0.6, 0.75, 1.0))
+
+    @correction(
+        measurements_are_incoherent_at_any_scale,
+        "Thm G.4 with C₁ ≤ ½; C₁ = ½ is the M of App. G.1.2",
+        why="μ divides by the norms of M's rows, of order n^{½−C₁}, and does not see the scale that C₁ sets. The proof "
+        "bounds max|MΦ| and leaves them out: it gives μ for C₁ = ½, where the norms are near 1. For C₁ > ½ it fails.",
+        touches="No: the experiments have C₁ = ½.",
+    )
+    def measurements_are_incoherent(self, measurements: Measurements) -> Finding:
+        return isometry.stays_incoherent(measurements.phi, measurements.M, (0.25, 0.5))
+
+    @once
+    def isometries(self, scale: str) -> Isometries:
+        return isometry.draw_isometries(20 if scale == "paper" else 4)
+
+    @claim("Thm G.5: N of order δ⁻² is enough for δ_s ≤ δ", says="N ≥ Cδ⁻²(s·ln(n/s) + ln(1/η)), C universal")
+    def isometry_of_measurements(self, isometries: Isometries) -> Finding:
+        return isometry.falls_like_root(isometries.falling)
+
+    @control(isometry_of_measurements, "entries of variance 1/n, those of M in App. G.1.2")
+    def isometry_of_unscaled_measurements(self, isometries: Isometries) -> Finding:
+        return isometry.falls_like_root(isometries.unscaled)
 
     @claim(
-        "Thm G.5: N of order δ⁻² is enough for δ_s ≤ δ",
-        says="N ≥ Cδ⁻²(s ln(n/s) + ln(1/η)), C universal, so δ_s falls like N^{−½}",
+        "Thm G.5: N of order s·ln(n/s) + ln(1/η) is enough, with one C for all s and n",
+        says="N ≥ Cδ⁻²(s·ln(n/s) + ln(1/η)) for a universal constant C > 0",
     )
-    def isometry_of_measurements(self, measurements: Measurements) -> Finding:
-        def typical(matrices: list[np.ndarray]) -> float:
-            """δ₂ with entries of variance 1/N."""
-            return float(np.median([_delta(A / np.sqrt(len(A))) for A in matrices]))
+    def isometry_by_sparsity(self, isometries: Isometries) -> Finding:
+        return isometry.follows_law(isometries.over_sizes, "s·ln(n/s) + ln(1/η)")
 
-        gaussian, bernoulli = (
-            [typical(matrices) for matrices in kind] for kind in (measurements.gaussian, measurements.bernoulli)
-        )
-        slopes = [log_slope(MANY, deltas) for deltas in (gaussian, bernoulli)]
-        unscaled = _delta(measurements.largest / np.sqrt(12))
-        return Finding(
-            f"n=12, s=2, N={MANY[0]} to {MANY[-1]}: log-log slopes {slopes[0]:.2f} (Gaussian) and {slopes[1]:.2f} "
-            f"(Bernoulli), δ_s down to {gaussian[-1]:.2g} and {bernoulli[-1]:.2g}, with entries of variance 1/N. The M "
-            f"of App. G.1.2 has 1/n, and then δ_s tends to |N/n − 1|: {unscaled:.3g} at N={MANY[-1]}",
-            all(abs(slope + 0.5) <= 0.1 for slope in slopes),
-        )
+    @correction(
+        isometry_by_sparsity,
+        "N ≥ Cδ⁻²(s·ln(en/s) + ln(1/η))",
+        why="For s = n the printed law asks for ln(1/η)/δ² measurements whatever n. But δ_n is near 2√(n/N), and at "
+        "least 1 for N < n, where M has a kernel. For s ≤ n/e, say, ln(n/s) and ln(en/s) differ by a constant factor.",
+        touches="No: s is far below n in what it is used for.",
+    )
+    def isometry_by_sparsity_with_e(self, isometries: Isometries) -> Finding:
+        return isometry.follows_law(isometries.over_sizes, "s·ln(en/s) + ln(1/η)")
+
+    @once
+    def in_basis(self, incoherent: af.Run) -> dict[float, list[np.ndarray]]:
+        """Ten draws of M, in the coordinates where Φ is I, for several τ."""
+        N = len(incoherent.data.inputs)
+        taus = (0.0, 0.9 / N, 1 / N, 0.25, 0.5, 0.75, 1.0)
+        return {tau: [draw_in_basis(incoherent, tau, seed) for seed in range(10)] for tau in taus}
 
     @claim(
         "Fig. 19a: μ(Mᵀ, Φ) rises with τ, to 1",
         says="the higher τ, the less the incoherence; coherence 1 at τ = 1",
     )
-    def coherence_rises(self, incoherent: af.Run) -> Finding:
-        N, n = incoherent.data.inputs.shape
-        taus = [0.0, 0.9 / N, 1 / N, 0.25, 0.5, 0.75, 1.0]
-        in_basis = [[draw_in_basis(incoherent, tau, seed) for seed in range(5)] for tau in taus]
-        mus = [np.mean([af.theory.sensing.coherence(M.T, np.eye(n)) for M in several]) for several in in_basis]
-        return Finding(
-            f"N={N}, means of 5 draws: "
-            + ", ".join(f"{mu:.3g} (τ={tau:.3g})" for tau, mu in zip(taus, mus, strict=True))
-            + ": a step, since one row of M that is a column of Φ already makes it 1",
-            bool(np.all(np.diff(mus) >= -_SLACK) and abs(mus[-1] - 1) <= _SLACK and mus[0] < 1),
-        )
+    def coherence_rises(self, in_basis: dict[float, list[np.ndarray]]) -> Finding:
+        return _coherence_rises(in_basis, np.eye(in_basis[0.0][0].shape[1]))
+
+    @control(coherence_rises, "as many measurements from another orthonormal basis")
+    def coherence_with_another_basis(self, in_basis: dict[float, list[np.ndarray]]) -> Finding:
+        n = in_basis[0.0][0].shape[1]
+        return _coherence_rises(in_basis, np.linalg.qr(np.random.default_rng(9).standard_normal((n, n)))[0])
 
     # ------------------------------------------------------------------ Defs C.34 and C.37: null space properties
 
@@ -272,65 +300,119 @@ class Tools(Entry):
         """Other draws of the runs' task, coherent ones too."""
         return draw_supports(incoherent.experiment.task, seeds=4)
 
+    @once
+    def worst(self, incoherent: af.Run, robust: Robust) -> np.ndarray:
+        """The direction in which the robust null space property of the incoherent run is attained."""
+        return worst_direction(incoherent.data, robust.rho)
+
+    @claim(
+        "Defs 3.2, C.35 and C.37: ‖u_S‖₁ < ρ‖u_{S̄}‖₁ + τ‖Au‖₂ for all u",
+        says="for all u ∈ ℝⁿ (3.2, C.37), for all u ∈ ker A (C.35)",
+    )
+    def strict_property(self, incoherent: af.Run, robust: Robust, pairs: Pairs, worst: np.ndarray) -> Finding:
+        return _has_property(incoherent, robust, pairs, worst, np.less)
+
+    @correction(
+        strict_property,
+        "‖u_S‖₁ ≤ ρ‖u_{S̄}‖₁ + τ‖Au‖₂ for all u",
+        why="Both sides are 0 at u = 0, so that no matrix has the property with '<'. Foucart and Rauhut have '≤', as "
+        "Defs C.46 and C.48 do.",
+        touches="No: Thms C.36 and C.38 are about '≤'.",
+    )
+    def property_with_equality(self, incoherent: af.Run, robust: Robust, pairs: Pairs, worst: np.ndarray) -> Finding:
+        return _has_property(incoherent, robust, pairs, worst, lambda a, b: a <= b * (1 + 1e-6))
+
     @claim(
         "Thm C.36: the stable null space property and its error bound are the same",
         says="‖v − u‖₁ ≤ (1 + ρ)/(1 − ρ)·(‖v‖₁ − ‖u‖₁ + 2‖u_{S̄}‖₁) whenever Au = Av, if and only if",
     )
     def stable_bound(self, incoherent: af.Run, rho: float, pairs: Pairs) -> Finding:
-        u, v, off = pairs.u, pairs.alike, np.flatnonzero(incoherent.data.truth == 0)
-        shares = np.abs(v - u).sum(axis=1) / af.theory.sensing.recovery_bound(rho, 0.0, excess(u, v, off), 0.0)
-        tight = [share for share in map(_share_on_line, pairs.lines) if share is not None]
-        return Finding(
-            f"X of the run, ρ_S={rho:.3f}: at most {shares.max():.3f} of the bound on {len(u)} pairs. Only if: "
-            f"u = −w_S and v = w_{{S̄}} attain it, {min(tight):.6f} to {max(tight):.6f} of it on {len(tight)} kernels",
-            bool(np.all(shares >= 0) and shares.max() <= 1 and np.ptp([*tight, 1.0]) <= 1e-5),
-        )
+        return _stable_bound(incoherent, rho, pairs)
+
+    @control(stable_bound, "0.95ρ for ρ")
+    def stable_bound_with_less(self, incoherent: af.Run, rho: float, pairs: Pairs) -> Finding:
+        return _stable_bound(incoherent, rho, pairs, factor=0.95)
+
+    @once
+    def pursuits(self, matrices: Matrices) -> list[_Pursuit]:
+        """ker A = span(1, 1, 1) with a* = (1, 1, 0), and random A with a* that is nearly sparse, where ρ < 1."""
+        rng = np.random.default_rng(10)
+        problems = [(np.array([[1.0, -1.0, 0.0], [0.0, 1.0, -1.0]]), np.array([1.0, 1.0, 0.0]))]
+        problems += [(A, rng.standard_normal(8) * np.array([1.0, *7 * [0.1]])) for A in matrices.normed[::2][:_TRIED]]
+        solved = [
+            _Pursuit(truth, af.theory.min_l1(A, A @ truth), af.theory.sensing.null_space_constant(A, 1).lower)
+            for A, truth in problems
+        ]
+        return [pursuit for pursuit in solved if pursuit.rho < 0.99]
 
     @claim(
         "after Thm C.36: basis pursuit errs by at most 2(1 + ρ)/(1 − ρ)·σ_s(a), a its solution",
         says="‖a − a*‖₁ ≤ 2(1 + ρ)/(1 − ρ)·σ_s(a), since ‖a*‖₁ ≤ ‖a‖₁",
-        fails="a and a* are exchanged: it is the minimiser a that has ‖a‖₁ ≤ ‖a*‖₁, and σ_s(a*) that bounds the error.",
     )
-    def basis_pursuit_bound(self) -> Finding:
-        A, truth = np.array([[1.0, -1.0, 0.0], [0.0, 1.0, -1.0]]), np.array([1.0, 1.0, 0.0])
-        found, rho = af.theory.min_l1(A, A @ truth), af.theory.sensing.null_space_constant(A, 1).lower
-        defects = [float(np.sort(np.abs(a))[:-1].sum()) for a in (found, truth)]
-        bounds = [float(af.theory.sensing.recovery_bound(rho, 0.0, 2 * defect, 0.0)) for defect in defects]
-        error = float(np.abs(found - truth).sum())
-        return Finding(
-            f"ker A = span(1, 1, 1), ρ={rho:.3g}, a*=(1, 1, 0): a = (0, 0, −1), ‖a − a*‖₁ = {error:.3g}, σ₁(a) = "
-            f"{defects[0]:.3g}. The minimiser has ‖a‖₁ ≤ ‖a*‖₁, and with σ₁(a*) the bound is {bounds[1]:.3g}",
-            error <= bounds[0] + _SLACK,
-        )
+    def basis_pursuit_bound(self, pursuits: list[_Pursuit]) -> Finding:
+        return _bounds_basis_pursuit(pursuits, [pursuit.found for pursuit in pursuits])
+
+    @correction(
+        basis_pursuit_bound,
+        "basis pursuit errs by at most 2(1 + ρ)/(1 − ρ)·σ_s(a*)",
+        why="a and a* are exchanged: it is the minimiser a that has ‖a‖₁ ≤ ‖a*‖₁, so that Thm C.36 with u = a*, v = a "
+        "bounds the error by σ_s(a*). With ker A = span(1, 1, 1) and a* = (1, 1, 0), σ₁(a) = 0 and the error is 3.",
+        touches="No: Thm 3.3 uses Thm C.38 with u = a*.",
+    )
+    def basis_pursuit_bound_of_truth(self, pursuits: list[_Pursuit]) -> Finding:
+        return _bounds_basis_pursuit(pursuits, [pursuit.truth for pursuit in pursuits])
 
     @claim(
         "Thm C.38: the error bound of the robust null space property",
         says="‖v − u‖₁ ≤ (1 + ρ)/(1 − ρ)·(‖v‖₁ − ‖u‖₁ + 2‖u_{S̄}‖₁) + 2τ/(1 − ρ)·‖A(v − u)‖₂",
     )
-    def robust_bound(self, incoherent: af.Run, rho: float, robust: Robust, pairs: Pairs) -> Finding:
-        X, truth = incoherent.data.inputs, incoherent.data.truth
-        u, v, S, off = pairs.u, pairs.near, np.flatnonzero(truth), np.flatnonzero(truth == 0)
-        residual = np.linalg.norm((v - u) @ X.T, axis=1)
-        bound = af.theory.sensing.recovery_bound(*robust, excess(u, v, off), residual)
-        shares = np.abs(v - u).sum(axis=1) / bound
-        below = af.theory.sensing.robust_null_space_constant(X, 0.95 * rho, S.tolist())
-        return Finding(
-            f"X of the run: ρ={robust.rho:.3f} needs τ={robust.tau:.3g} (below ρ_S={rho:.3f} no τ is enough: "
-            f"{below:g} at 0.95ρ_S); at most {shares.max():.3f} of the bound on {len(u)} pairs",
-            bool(np.isfinite(robust.tau) and below == np.inf and np.all(shares >= 0) and shares.max() <= 1 + 1e-6),
-        )
+    def robust_bound(self, incoherent: af.Run, robust: Robust, pairs: Pairs, worst: np.ndarray) -> Finding:
+        return _robust_bound(incoherent, robust, pairs, worst)
+
+    @control(robust_bound, "0.95τ for τ")
+    def robust_bound_with_less(self, incoherent: af.Run, robust: Robust, pairs: Pairs, worst: np.ndarray) -> Finding:
+        return _robust_bound(incoherent, robust._replace(tau=0.95 * robust.tau), pairs, worst)
 
     @claim(
         "ℓ₁ minimisation finds every vector on S where, and only where, ρ_S < 1",
         says="the null space property relative to S (Def. C.34)",
     )
     def null_space_property_decides(self, supports: list[Support]) -> Finding:
-        below = [support.recovers for support in supports if support.rho < 1]
-        above = [support.recovers for support in supports if support.rho >= 1]
-        return Finding(
-            f"{len(supports)} draws, τ in {{0, ¼, ½, ¾, 1}}: every pattern of signs on S found on {sum(below)} of the "
-            f"{len(below)} with ρ_S < 1, and on {sum(above)} of the {len(above)} with ρ_S ≥ 1",
-            all(below) and not any(above) and bool(below) and bool(above),
+        return _decides([(support.rho, support.recovers) for support in supports], "every pattern of signs on S")
+
+    @control(null_space_property_decides, "ℓ₂ minimisation")
+    def null_space_property_does_not_decide(self, supports: list[Support]) -> Finding:
+        return _decides([(support.rho, support.recovers_l2) for support in supports], "every pattern of signs on S")
+
+    @once
+    def lines(self, draws: int) -> list[Line]:
+        """Maps of matrices whose kernels are lines."""
+        return draw_lines(draws)
+
+    @claim(
+        "Thm C.47: the stable rank null space property and its error bound are the same",
+        says="‖B − A‖_* ≤ (1 + ρ)/(1 − ρ)·(‖B‖_* − ‖A‖_* + 2Σ_{i>r}σᵢ(A)) whenever F(A) = F(B), if and only if",
+    )
+    def rank_bound(self, lines: list[Line]) -> Finding:
+        return _rank_bound(lines)
+
+    @control(rank_bound, "0.95ρ for ρ")
+    def rank_bound_with_less(self, lines: list[Line]) -> Finding:
+        return _rank_bound(lines, factor=0.95)
+
+    @claim(
+        "nuclear-norm minimisation finds every matrix of rank r where, and only where, ρ < 1",
+        says="the rank null space property of order r (Def. C.46); r = 1 here",
+    )
+    def rank_null_space_property_decides(self, lines: list[Line]) -> Finding:
+        return _decides(
+            [(line.rho, _finds_all(line, line.finds)) for line in lines[::2][:_TRIED]], "every matrix tried"
+        )
+
+    @control(rank_null_space_property_decides, "the least Frobenius norm")
+    def rank_property_does_not_decide(self, lines: list[Line]) -> Finding:
+        return _decides(
+            [(line.rho, _finds_all(line, line.finds_l2)) for line in lines[::2][:_TRIED]], "every matrix tried"
         )
 
     # ------------------------------------------------------------------ Thms 3.1 and 3.3: the runs
@@ -340,22 +422,27 @@ class Tools(Entry):
         says="with it, Xa = y* and ‖a‖₁ = ‖a*‖₁ are enough for a = a*",
     )
     def training_ends_there(self, incoherent: af.Run, coherent: af.Run) -> Finding:
-        ends = [_end_of(run) for run in (incoherent, coherent)]
-        return Finding("; ".join(end.measured for end in ends), all(end.holds for end in ends))
+        return _ends_there(incoherent, coherent, at_fit=False)
+
+    @control(training_ends_there, "the same runs once the data are fitted")
+    def fitting_does_not(self, incoherent: af.Run, coherent: af.Run) -> Finding:
+        return _ends_there(incoherent, coherent, at_fit=True)
+
+    @once
+    def sound(self, several: dict[int, af.Run]) -> dict[int, Robust]:
+        """A pair (ρ, τ) of each of the several draws that have the null space property."""
+        return {seed: robust_constants(run.data) for seed, run in several.items() if null_space_constant(run.data) < 1}
 
     @claim(
-        "Thm 3.3: ‖a(t) − a*‖₁ stays below the bound that its proof rests on",
-        says="‖a − a*‖₁ ≤ (1 + ρ)/(1 − ρ)·(‖a‖₁ − ‖a*‖₁) + 2τ/(1 − ρ)·‖X(a − a*)‖₂",
+        "Thm 3.3: ‖a(t) − a*‖₁ comes down to C₁η + C₂αβ by t₁ + Δt(η, t₁)",
+        says="min over t₁ ≤ t ≤ t₂ of ‖a − a*‖₁ ≤ C₁η + C₂αβ + C₃‖ξ‖₂ if and only if t₂ ≥ t₁ + Δt; C₁ and C₂ of (94)",
     )
-    def training_stays_below(self, incoherent: af.Run, robust: Robust) -> Finding:
-        weights, time = incoherent.curves["weights"].values, incoherent.curves["time"].values
-        shares = np.abs(weights - incoherent.data.truth).sum(axis=1) / error_bound(incoherent, robust)
-        after = shares[time >= (incoherent.verdict.t_fit or np.inf)]
-        return Finding(
-            f"ρ={robust.rho:.3f}, τ={robust.tau:.3g}: at most {shares.max():.3f} of it at {len(time)} times, "
-            f"{np.min(after):.2g} to {np.max(after):.2g} after t₁",
-            bool(np.all(shares >= 0) and shares.max() <= 1),
-        )
+    def training_comes_there(self, several: dict[int, af.Run], sound: dict[int, Robust]) -> Finding:
+        return _comes_there(several, {seed: run.curves["weights"].values for seed, run in several.items()}, sound)
+
+    @control(training_comes_there, "weight decay for ‖a‖₁, as strong")
+    def weight_decay_does_not(self, several: dict[int, af.Run], sound: dict[int, Robust]) -> Finding:
+        return _comes_there(several, {seed: weights_under_decay(run) for seed, run in several.items()}, sound)
 
     @once
     def step(self, incoherent: af.Run) -> af.theory.sensing.StepConditions:
@@ -373,30 +460,41 @@ class Tools(Entry):
         """What Thm 3.1 says of this run, with the ρ₂ that is below 1."""
         alpha, beta = incoherent.spec["dynamics"]["lr"], incoherent.spec["penalty"]["strength"]
         weights, rho = incoherent.curves["weights"].values, step.rho_2_rows
-        drift = alpha * beta * np.sqrt(weights.shape[1])
-        # (78), with p = 2; a step takes the time α.
-        ahead = np.log1p((1 - rho) * np.linalg.norm(weights[0] - least_squares) / drift)
-        late = incoherent.curves["time"].values >= alpha * np.ceil(-ahead / np.log(rho))
-        return _Ball(2 * drift / (1 - rho), late)
+        t1 = first_steps(weights[0], least_squares, alpha, beta, rho)
+        return _Ball(2 * alpha * beta * np.sqrt(weights.shape[1]) / (1 - rho), t1)
 
-    @claim(
-        "Thm 3.1: ‖a(t) − â‖₂ ≤ 2αβ√n/(1 − ρ₂) from t₁ on",
-        says="with ρ₂ = σ_max(I − αXᵀX)",
-        fails="With fewer measurements than unknowns ρ₂ = 1; with ρ₂ over the row space, a(t) leaves the ball on its "
-        "way to a*.",
-    )
+    @claim("Thm 3.1: ‖a(t) − â‖₂ ≤ 2αβ√n/(1 − ρ₂) from t₁ on", says="with ρ₂ = σ_max(I − αXᵀX)")
     def stays_near_least_squares(
         self, incoherent: af.Run, step: af.theory.sensing.StepConditions, least_squares: np.ndarray, ball: _Ball
     ) -> Finding:
-        alpha, beta = incoherent.spec["dynamics"]["lr"], incoherent.spec["penalty"]["strength"]
-        weights, gap = incoherent.curves["weights"].values, np.linalg.norm(least_squares - incoherent.data.truth)
-        distance = np.linalg.norm(weights - least_squares, axis=1)[ball.late]
+        gap = np.linalg.norm(least_squares - incoherent.data.truth)
+        distance = np.linalg.norm(incoherent.curves["weights"].values - least_squares, axis=1)[ball.late(incoherent)]
         return Finding(
-            f"α={alpha:g} < {step.alpha_max:.3g}, β={beta:g} < {step.beta_max:.3g}, so its conditions "
-            f"{'hold' if step.holds else 'do not hold'}. N < n makes ρ₂ = {step.rho_2:.3g} and the bound "
-            f"infinite; with max|1 − ασ_k| over the row space, {step.rho_2_rows:.3f} (C.4), it is {ball.radius:.2g}, "
-            f"and ‖a(t) − â‖₂ reaches {distance.max():.3g} on the way to a*, at ‖â − a*‖₂ = {gap:.3g}",
+            f"α and β {'are' if step.holds else 'are not'} small enough. N < n makes ρ₂ = {step.rho_2:.3g} and the "
+            f"bound infinite; with max|1 − ασ_k| over the row space, {step.rho_2_rows:.3f} (C.4), it is "
+            f"{ball.radius:.2g}, and ‖a(t) − â‖₂ reaches {distance.max():.3g} on the way to a*, at ‖â − a*‖₂ = "
+            f"{gap:.3g}",
             bool(step.holds and step.rho_2 < 1 and np.all(distance <= ball.radius)),
+        )
+
+    @correction(
+        stays_near_least_squares,
+        "‖P(a(t) − â)‖₂ ≤ 2αβ√n/(1 − ρ₂) from t₁ on, P the projection onto the row space of X, ρ₂ = max|1 − ασ_k| over "
+        "the non-zero σ_k",
+        why="With N < n XᵀX has a kernel, where I − αXᵀX is 1: (76) contracts nothing there, and ρ₂ = 1. It holds for "
+        "the part of a − â in the row space; in the kernel a moves freely, which is how it comes to a*.",
+        touches="Yes: Thm 3.1's first half, that a stays near â, is wrong for N < n, and would exclude what the second "
+        "half says. What is used later, (81) to (85) and (95), is about X(a − â), and stands with this ρ₂.",
+    )
+    def stays_near_in_the_row_space(
+        self, incoherent: af.Run, step: af.theory.sensing.StepConditions, least_squares: np.ndarray, ball: _Ball
+    ) -> Finding:
+        rows = np.linalg.svd(incoherent.data.inputs, full_matrices=False)[2]
+        apart = (incoherent.curves["weights"].values - least_squares) @ rows.T
+        distance = np.linalg.norm(apart, axis=1)[ball.late(incoherent)]
+        return Finding(
+            f"at most {distance.max():.2g}, allowed {ball.radius:.2g} (ρ₂={step.rho_2_rows:.3f})",
+            bool(np.all(distance <= ball.radius)),
         )
 
     @claim(
@@ -404,13 +502,13 @@ class Tools(Entry):
         says="without noise; the step of the proof of Thm 3.3",
     )
     def stays_near_the_data(self, incoherent: af.Run, step: af.theory.sensing.StepConditions, ball: _Ball) -> Finding:
-        weights, data = incoherent.curves["weights"].values, incoherent.data
-        residual = np.linalg.norm(weights @ data.inputs.T - data.targets, axis=1)[ball.late]
-        allowed, since = np.sqrt(step.sigma_max) * ball.radius, incoherent.curves["time"].values[ball.late][0]
-        return Finding(
-            f"from t={since:.3g} on at most {residual.max():.2g}, allowed {allowed:.2g} (ρ₂={step.rho_2_rows:.3f})",
-            bool(np.all(residual <= allowed)),
-        )
+        return _stays_near_the_data(incoherent, step, ball)
+
+    @control(stays_near_the_data, "from a quarter of t₁ on")
+    def is_not_yet_near_the_data(
+        self, incoherent: af.Run, step: af.theory.sensing.StepConditions, ball: _Ball
+    ) -> Finding:
+        return _stays_near_the_data(incoherent, step, ball._replace(t1=ball.t1 / 4))
 
     # ------------------------------------------------------------------ Defs G.6 to G.10: matrices
 
@@ -423,66 +521,163 @@ class Tools(Entry):
         says="1 ≤ μ(U) ≤ n/r; local coherences in other orthonormal bases are those of P₁ᵀAP₂",
     )
     def local_coherence(self, factors: list[Factors]) -> Finding:
-        sensing = af.theory.sensing
-        singular = np.array([np.linalg.svd(U @ V.T, compute_uv=False)[:3] for U, V, _, _ in factors])
-        of_U, of_V = ([sensing.subspace_coherence(pair[side]) for pair in factors] for side in (0, 1))
-        turned = max(_turned_apart(pair) for pair in factors)
-        scores = [sensing.leverage_scores(U @ V.T, 3) for U, V, _, _ in factors]
-        sums = max(abs(values.sum() - len(values)) for pair in scores for values in pair)
-        return Finding(
-            f"{len(factors)} matrices 12x8 of rank 3 with singular values 1/√3 (to {np.ptp(singular):.1g}): μ(U) from "
-            f"{min(of_U):.3g} to {max(of_U):.3g} of 4, μ(V) from {min(of_V):.3g} to {max(of_V):.3g} of 2.67; (124) to "
-            f"{turned:.1g}; Σμᵢ = n₁ and Σνⱼ = n₂ to {sums:.1g}",
-            min(*of_U, *of_V) >= 1 - _SLACK
-            and max(of_U) <= 4 + _SLACK
-            and max(of_V) <= 8 / 3 + _SLACK
-            and max(turned, sums) <= _SLACK
-            and bool(np.max(np.abs(singular - 3**-0.5)) <= _SLACK),
-        )
+        return _has_local_coherence(factors)
+
+    @control(local_coherence, "bases of unit vectors that are not orthogonal")
+    def local_coherence_in_askew_bases(self, factors: list[Factors]) -> Finding:
+        return _has_local_coherence([of_draw.askew for of_draw in factors])
 
     @claim("μ₁ = μ₀√r is enough for |UVᵀ|ᵢⱼ ≤ μ₁√(r/n₁n₂)", says="by the Cauchy–Schwarz inequality")
     def completion_coherence(self, factors: list[Factors]) -> Finding:
-        both = [af.theory.sensing.completion_coherences(U @ V.T, 3) for U, V, _, _ in factors]
-        shares = [mu_1 / (mu_0 * np.sqrt(3)) for mu_0, mu_1 in both]
-        return Finding(
-            f"the same matrices: the smallest μ₁ is {min(shares):.3f} to {max(shares):.3f} of μ₀√r",
-            max(shares) <= 1 + _SLACK,
-        )
+        return _is_enough(factors, np.sqrt(3))
+
+    @control(completion_coherence, "μ₁ = μ₀")
+    def completion_coherence_without_root(self, factors: list[Factors]) -> Finding:
+        return _is_enough(factors, 1.0)
+
+    # ------------------------------------------------------------------ Thms G.7, G.11 and G.12: matrix completion
+
+    @once
+    def needs(self, scale: str) -> list[Needs]:
+        """How many entries random matrices need."""
+        if scale == "paper":
+            return completion.needs_of_random([(8, 1), (12, 1), (18, 1), (27, 1), (12, 2), (18, 2), (27, 2)], 20)
+        return completion.needs_of_random([(6, 1), (9, 1), (14, 1)], 10)
+
+    @once
+    def peaked(self, scale: str) -> list[Peaked]:
+        """How many entries matrices of several coherences need."""
+        if scale == "paper":
+            return completion.needs_of_peaked(16, [0.0, 0.3, 0.6, 0.9, 1.2], 20)
+        return completion.needs_of_peaked(8, [0.0, 0.6, 1.2], 6)
+
+    @claim(
+        "Thm G.7: N of order n^{5/4}·r·ln n uniform entries are enough for a matrix of the random orthogonal model",
+        says="N ≥ Cn^{5/4}r·log n: the minimiser of the nuclear norm is A* with probability at least 1 − c/n³",
+    )
+    def entries_of_random(self, needs: list[Needs]) -> Finding:
+        agrees = completion.solver_agrees(needs[0].n, 2)
+        found = _entries_grow_like(needs, lambda of: of.n**1.25 * of.rank * np.log(of.n))
+        return Finding(f"{found.measured}; a convex solver agrees on {agrees:.0%}", found.holds and agrees == 1)
+
+    @control(entries_of_random, "N of order nr, the degrees of freedom")
+    def entries_like_freedom(self, needs: list[Needs]) -> Finding:
+        return _entries_grow_like(needs, lambda of: of.rank * (2 * of.n - of.rank))
+
+    @claim(
+        "Thm G.11: N of order max(μ₁², √μ₀·μ₁, μ₀n^¼)·nr·ln n uniform entries are enough, whatever the coherence",
+        says="N ≥ C·max(μ₁², μ₀^½μ₁, μ₀n^¼)·nrβ·log n for some β > 2",
+    )
+    def entries_of_peaked(self, peaked: list[Peaked]) -> Finding:
+        laws = [max(of.mu_1**2, of.mu_0**0.5 * of.mu_1, of.mu_0 * of.n**0.25) for of in peaked]
+        return does_not_grow([of.mu_0 for of in peaked], [of.entries for of in peaked], laws, "μ₀")
+
+    @control(entries_of_peaked, "a number that does not know the coherence")
+    def entries_whatever_the_coherence(self, peaked: list[Peaked]) -> Finding:
+        return does_not_grow([of.mu_0 for of in peaked], [of.entries for of in peaked], [1.0 for _ in peaked], "μ₀")
+
+    @claim(
+        "Thm G.12: entries observed with probability c₀(μᵢ + νⱼ)·r·ln²(n₁ + n₂)/min(n₁, n₂) are enough with one c₀, "
+        "whatever the coherence",
+        says="p_ij ≥ max{min{c₀(μᵢ + νⱼ)r·log²(n₁ + n₂)/min(n₁, n₂), 1}, min(n₁, n₂)^{−10}}, c₀ universal",
+    )
+    def local_sampling(self, peaked: list[Peaked]) -> Finding:
+        return does_not_grow([of.mu_0 for of in peaked], [of.local for of in peaked], [1.0 for _ in peaked], "μ₀")
+
+    @control(local_sampling, "as many entries in the mean, observed uniformly")
+    def uniform_sampling(self, peaked: list[Peaked]) -> Finding:
+        return does_not_grow([of.mu_0 for of in peaked], [of.uniform for of in peaked], [1.0 for _ in peaked], "μ₀")
 
 
 class _Ball(NamedTuple):
-    """The ball around â in which Thm 3.1 sees a(t), and which observations are from its t₁ on."""
+    """The ball around â in which Thm 3.1 sees a(t) from step t₁ on."""
 
     radius: float
-    late: np.ndarray
+    t1: float
+
+    def late(self, run: af.Run) -> np.ndarray:
+        """Which observations are from t₁ on."""
+        return run.curves["step"].values >= self.t1
 
 
-def _subsets(n: int, s: int) -> list[list[int]]:
-    return [list(J) for J in itertools.combinations(range(n), s)]
+class _Pursuit(NamedTuple):
+    """A truth, what basis pursuit finds, and the null space constant of order 1."""
+
+    truth: np.ndarray
+    found: np.ndarray
+    rho: float
 
 
-def _delta(A: np.ndarray) -> float:
-    """δ₂."""
-    return af.theory.sensing.restricted_isometry(A, 2).lower
-
-
-def _incoherence(measurements: Measurements, C1: float) -> Finding:
-    """How often μ(Mᵀ, Φ) exceeds 2C₂√ln(nN)/n^C₁ with C₂ = 1, and how often max|MΦ| does."""
-    phi, M = measurements.phi, measurements.M
-    N, n = M[0].shape
-    bound, allowed = 2 * np.sqrt(np.log(n * N)) / n**C1, 1 / (n * N)
-    mu = np.array([af.theory.sensing.coherence(x.T, phi) for x in M])  # of every C₁: μ does not see the scale of M
-    products = np.array([np.max(np.abs(x @ phi)) for x in M]) / n**C1
-    spread = 2 * np.sqrt(allowed / len(M))  # two standard deviations of the frequency
+def _has_fourier_coherence(columns: Callable[[np.ndarray], np.ndarray]) -> Finding:
+    """Whether μ₁(A, s) = s/√n for s < n, A made of the Fourier basis Φ of ℂⁿ."""
+    apart, first = [], []
+    for n in (4, 9, 16):
+        A = columns(np.fft.fft(np.eye(n)) / np.sqrt(n))
+        first.append(af.theory.sensing.mutual_coherence(A))
+        apart += [abs(af.theory.sensing.one_coherence(A, s) - s / np.sqrt(n)) for s in range(1, n)]
     return Finding(
-        f"n={n}, N={N}, C₁={C1:g}, C₂=1, bound {bound:.3g}: exceeded by μ, {np.median(mu):.3g} in the median, "
-        f"in {np.mean(mu > bound):.2%} of {len(M)} draws, by max|MΦ| in {np.mean(products > bound):.2%}, "
-        f"allowed {allowed:.2%}",
-        bool(np.mean(mu > bound) <= allowed + spread),
+        f"n = 4, 9, 16: μ = {', '.join(f'{mu:.2g}' for mu in first)} (1/√n: 0.5, 0.33, 0.25); μ₁ is off by at most "
+        f"{max(apart):.2g} for s < n",
+        max(apart) <= SLACK,
     )
 
 
-def _share_on_line(w: np.ndarray) -> float | None:
+def _keeps_sparsity(matrices: list[np.ndarray]) -> Finding:
+    """Whether ã* = (ΦᵀΦ)^½a* has as many non-zeros as a*, for unit vectors a*."""
+    counts = []
+    for phi in matrices:
+        values, vectors = np.linalg.eigh(phi.T @ phi)
+        root = vectors * np.sqrt(values) @ vectors.T  # the block of (ΨᵀΨ)^½ that is not the identity
+        counts.append(int(np.sum(np.abs(root) > 1e-6, axis=0).max()))
+    kept = sum(count == 1 for count in counts)
+    return Finding(
+        f"of {len(matrices)} matrices Φ, 16x6, a share {share(kept, len(matrices))} keeps ‖ã*‖₀ = 1 where ‖a*‖₀ = 1; "
+        f"it is up to {max(counts)}",
+        kept == len(matrices),
+    )
+
+
+def _coherence_rises(draws: dict[float, list[np.ndarray]], basis: np.ndarray) -> Finding:
+    """Whether μ(Mᵀ, Φ) is below 1 before a measurement is from the basis, and rises to 1, on all draws."""
+    mus = np.array([[af.theory.sensing.coherence(M.T, basis) for M in several] for several in draws.values()])
+    rise = np.all(np.diff(mus, axis=0) >= -SLACK, axis=0) & (np.abs(mus[-1] - 1) <= SLACK) & (mus[0] < 1)
+    return Finding(
+        f"N={len(draws[0.0][0])}, means of {len(rise)} draws: "
+        + ", ".join(f"{mu:.3g} (τ={tau:.3g})" for tau, mu in zip(draws, mus.mean(axis=1), strict=True))
+        + f"; it rises so in a share {share(int(rise.sum()), len(rise))}",
+        bool(np.all(rise)),
+    )
+
+
+def _has_property(
+    run: af.Run, robust: Robust, pairs: Pairs, worst: np.ndarray, less: Callable[[np.ndarray, np.ndarray], np.ndarray]
+) -> Finding:
+    """Whether ‖u_S‖₁ is `less` than ρ‖u_{S̄}‖₁ + τ‖Xu‖₂ for random u, the worst one, and 0."""
+    X, on = run.data.inputs, run.data.truth != 0
+    u = np.vstack([pairs.u, pairs.alike - pairs.u, worst, np.zeros(len(worst))])
+    left = np.abs(u[:, on]).sum(axis=1)
+    right = robust.rho * np.abs(u[:, ~on]).sum(axis=1) + robust.tau * np.linalg.norm(u @ X.T, axis=1)
+    held = less(left, right)
+    return Finding(
+        f"X of the run, ρ={robust.rho:.3f}, τ={robust.tau:.3g}: so for {int(held.sum())} of {len(u)} u, of them 0 and "
+        f"the worst, where ‖u_S‖₁ is {left[-2] / right[-2]:.6f} of the other side",
+        bool(np.all(held)),
+    )
+
+
+def _stable_bound(run: af.Run, rho: float, pairs: Pairs, factor: float = 1.0) -> Finding:
+    """Whether Thm C.36's bound, with so much of ρ, holds on pairs, and is attained by u = −w_S, v = w_{S̄}."""
+    u, v, off = pairs.u, pairs.alike, np.flatnonzero(run.data.truth == 0)
+    shares = np.abs(v - u).sum(axis=1) / af.theory.sensing.recovery_bound(factor * rho, 0.0, excess(u, v, off), 0.0)
+    tight = [found for w in pairs.lines if (found := _share_on_line(w, factor)) is not None]
+    return Finding(
+        f"X of the run, ρ_S={rho:.3f}: at most {shares.max():.3f} of the bound on {len(u)} pairs. Only if: "
+        f"u = −w_S and v = w_{{S̄}} attain it, {min(tight):.6f} to {max(tight):.6f} of it on {len(tight)} kernels",
+        bool(np.all(shares >= 0) and shares.max() <= 1 and np.ptp([*tight, 1.0]) <= 1e-5),
+    )
+
+
+def _share_on_line(w: np.ndarray, factor: float) -> float | None:
     """‖v − u‖₁ beside its bound for u = −w_S, v = w_{S̄} and a kernel spanned by w, which needs its ρ; S = {1}.
 
     None where ρ is not well below 1.
@@ -490,20 +685,137 @@ def _share_on_line(w: np.ndarray) -> float | None:
     rho = af.theory.sensing.null_space_constant(np.linalg.svd(w[None, :])[2][1:], support=[0]).lower
     if rho >= 0.99:
         return None
-    bound = af.theory.sensing.recovery_bound(rho, 0.0, np.abs(w[1:]).sum() - abs(w[0]), 0.0)
+    bound = af.theory.sensing.recovery_bound(factor * rho, 0.0, np.abs(w[1:]).sum() - abs(w[0]), 0.0)
     return float(np.abs(w).sum() / bound)
 
 
-def _end_of(run: af.Run) -> Finding:
-    """Whether a run ends at the minimum-ℓ₁ a, and this is a* where ρ_S < 1."""
-    data, rho, tau = run.data, null_space_constant(run.data), run.spec["task"]["coherence"]
-    least = af.theory.min_l1(data.inputs, data.targets)
-    to_truth, to_least = (
-        np.linalg.norm(run.params["weights"] - a) / np.linalg.norm(data.truth) for a in (data.truth, least)
-    )
+def _bounds_basis_pursuit(pursuits: list[_Pursuit], nearly_sparse: list[np.ndarray]) -> Finding:
+    """Whether basis pursuit errs by at most 2(1 + ρ)/(1 − ρ)·σ₁ of these vectors."""
+    held, said = [], ""
+    for pursuit, a in zip(pursuits, nearly_sparse, strict=True):
+        defect, error = float(np.sort(np.abs(a))[:-1].sum()), float(np.abs(pursuit.found - pursuit.truth).sum())
+        bound = float(af.theory.sensing.recovery_bound(pursuit.rho, 0.0, 2 * defect, 0.0))
+        held.append(error <= bound + 1e-6)
+        said = said or f"{error:.3g}, of at most {bound:.3g}"  # the first
     return Finding(
-        f"τ={tau:g}: ρ_S={rho:.3f}, ‖a − a*‖/‖a*‖ = {to_truth:.2g}, from the minimum-ℓ₁ a {to_least:.2g}",
-        bool((rho < 1) == (to_truth <= 1e-3) and to_least <= 1e-3),
+        f"so on {sum(held)} of {len(held)} problems (share {share(sum(held), len(held))}); for ker A = span(1, 1, 1) "
+        f"and a* = (1, 1, 0) the error is {said}",
+        all(held),
+    )
+
+
+def _robust_bound(run: af.Run, robust: Robust, pairs: Pairs, worst: np.ndarray) -> Finding:
+    """Whether Thm C.38's bound holds on pairs, and on u = −w_S, v = w_{S̄} for the worst w, which attains it."""
+    X, off = run.data.inputs, np.flatnonzero(run.data.truth == 0)
+    tail = np.where(run.data.truth == 0, worst, 0.0)
+    u, v = np.vstack([pairs.u, tail - worst]), np.vstack([pairs.near, tail])
+    residual = np.linalg.norm((v - u) @ X.T, axis=1)
+    shares = np.abs(v - u).sum(axis=1) / af.theory.sensing.recovery_bound(*robust, excess(u, v, off), residual)
+    return Finding(
+        f"X of the run, ρ={robust.rho:.3f}, τ={robust.tau:.3g}: at most {shares[:-1].max():.3f} of the bound on "
+        f"{len(u) - 1} pairs; {shares[-1]:.6f} of it on u = −w_S, v = w_{{S̄}} for the w that needs this τ",
+        bool(np.isfinite(robust.tau) and np.all(shares >= 0) and shares.max() <= 1 + 1e-5 and shares[-1] >= 0.999),
+    )
+
+
+def _decides(draws: list[tuple[float, bool]], what: str) -> Finding:
+    """Whether what is recovered is all with ρ < 1 and nothing else; of draws with their ρ."""
+    below, above = ([found for rho, found in draws if (rho < 1) == side] for side in (True, False))
+    return Finding(
+        f"{what} found on {sum(below)} of the {len(below)} draws with ρ < 1 (share {share(sum(below), len(below))}), "
+        f"and on {sum(above)} of the {len(above)} with ρ ≥ 1 (share {share(sum(above), len(above))})",
+        all(below) and not any(above) and bool(below) and bool(above),
+    )
+
+
+def _finds_all(line: Line, finds: Callable[[np.ndarray], bool]) -> bool:
+    """Whether matrices of rank 1 are found: the leading part of W, which is the hardest, and a random one."""
+    rng = np.random.default_rng(11)
+    return finds(line.leading) and finds(np.outer(rng.standard_normal(3), rng.standard_normal(4)))
+
+
+def _rank_bound(lines: list[Line], factor: float = 1.0) -> Finding:
+    """Whether Thm C.47's bound, with so much of ρ, holds on pairs, and is attained by A = −W₁, B = W − W₁."""
+    rng, shares, tight = np.random.default_rng(12), [], []
+
+    def beside(A: np.ndarray, B: np.ndarray, rho: float) -> float:
+        sigma = np.linalg.svd(A, compute_uv=False)
+        longer = np.linalg.norm(B, "nuc") - sigma.sum() + 2 * sigma[1:].sum()
+        return float(np.linalg.norm(B - A, "nuc") / af.theory.sensing.recovery_bound(rho, 0.0, longer, 0.0))
+
+    sound = [line for line in lines if line.rho < 0.99]
+    for line in sound:
+        for size in (0.1, 1.0):
+            A = np.outer(rng.standard_normal(3), rng.standard_normal(4)) + size * rng.standard_normal((3, 4))
+            shares.append(beside(A, A + rng.standard_normal() * line.W, factor * line.rho))
+        tight.append(beside(-line.leading, line.W - line.leading, factor * line.rho))
+    return Finding(
+        f"{len(sound)} maps of 3 x 4 matrices with kernels that are lines and ρ < 1: at most {max(shares):.3f} of the "
+        f"bound on {len(shares)} pairs. Only if: A = −W₁ and B = W − W₁ attain it, {min(tight):.6f} to "
+        f"{max(tight):.6f} of it",
+        min(shares) >= 0 and max(shares) <= 1 and np.ptp([*tight, 1.0]) <= 1e-6,
+    )
+
+
+def _ends_there(incoherent: af.Run, coherent: af.Run, at_fit: bool) -> Finding:
+    """Whether both runs, in the end or once they fit, are at the minimum-ℓ₁ a, and it is a* where ρ_S < 1."""
+    said, holds = [], []
+    for run in (incoherent, coherent):
+        data, rho, tau = run.data, null_space_constant(run.data), run.spec["task"]["coherence"]
+        least, weights = af.theory.min_l1(data.inputs, data.targets), run.curves["weights"].values
+        a = weights[np.argmax(run.curves["train_error"].values <= 1e-3) if at_fit else -1]
+        to_truth, to_least = (np.linalg.norm(a - goal) / np.linalg.norm(data.truth) for goal in (data.truth, least))
+        said.append(f"τ={tau:g}: ρ_S={rho:.3f}, ‖a − a*‖/‖a*‖ = {to_truth:.2g}, from the minimum-ℓ₁ a {to_least:.2g}")
+        holds.append((rho < 1) == (to_truth <= 1e-3) and to_least <= 1e-3)
+    return Finding("; ".join(said), all(holds))
+
+
+def _comes_there(runs: dict[int, af.Run], weights: dict[int, np.ndarray], sound: dict[int, Robust]) -> Finding:
+    """Whether weights, at the steps of runs, come to Thm 3.3's C₁η + C₂αβ within Δt, where ρ_S < 1, for three η.
+
+    A bound that is met at t₁ already says nothing, and does not count.
+    """
+    found = [reached(runs[seed], weights[seed], eta, sound[seed]) for seed in sound for eta in (0.4, 0.2, 0.1)]
+    telling = [one for one in found if one.bound < one.at_first]
+    shares = [one.steps / one.allowed for one in telling]
+    met = sum(taken <= 1 for taken in shares)
+    return Finding(
+        f"{len(sound)} of {len(runs)} draws have ρ_S < 1; of {len(telling)} bounds (of {len(found)}) below the error "
+        f"at t₁, {met} are met by then (share {share(met, len(telling))}), after {min(shares):.2g} to "
+        f"{max(shares):.2g} of Δt",
+        met == len(telling) and len(telling) > 0,
+    )
+
+
+def _stays_near_the_data(run: af.Run, step: af.theory.sensing.StepConditions, ball: _Ball) -> Finding:
+    """Whether ‖Xa(t) − y*‖₂ is within ‖X‖ times the ball's radius from t₁ on."""
+    weights, data = run.curves["weights"].values, run.data
+    residual = np.linalg.norm(weights @ data.inputs.T - data.targets, axis=1)[ball.late(run)]
+    allowed = np.sqrt(step.sigma_max) * ball.radius
+    return Finding(
+        f"from step {ball.t1:.0f} on at most {residual.max():.2g}, allowed {allowed:.2g} (ρ₂={step.rho_2_rows:.3f})",
+        bool(np.all(residual <= allowed)),
+    )
+
+
+def _has_local_coherence(factors: list[Factors]) -> Finding:
+    """Whether 1 ≤ μ(U) ≤ n/r in the canonical and in the given bases, Σμᵢ = n, and (124) holds."""
+    sensing = af.theory.sensing
+    singular = np.array([np.linalg.svd(U @ V.T, compute_uv=False)[:3] for U, V, _, _ in factors])
+    of_U = [mu for U, _, P, _ in factors for mu in (sensing.subspace_coherence(U), sensing.subspace_coherence(U, P))]
+    of_V = [mu for _, V, _, Q in factors for mu in (sensing.subspace_coherence(V), sensing.subspace_coherence(V, Q))]
+    turned = max(_turned_apart(pair) for pair in factors)
+    scores = [sensing.local_coherences(*pair) for of_draw in factors for pair in (of_draw[::2], of_draw[1::2])]
+    sums = max(abs(values.sum() - len(values)) for values in scores)
+    return Finding(
+        f"{len(factors)} matrices 12x8 of rank 3 with singular values 1/√3 (to {np.ptp(singular):.1g}): μ(U) from "
+        f"{min(of_U):.3g} to {max(of_U):.3g} of 4, μ(V) from {min(of_V):.3g} to {max(of_V):.3g} of 2.67; (124) to "
+        f"{turned:.1g}; Σμᵢ = n₁ and Σνⱼ = n₂ to {sums:.1g}",
+        min(*of_U, *of_V) >= 1 - SLACK
+        and max(of_U) <= 4 + SLACK
+        and max(of_V) <= 8 / 3 + SLACK
+        and max(turned, sums) <= SLACK
+        and bool(np.max(np.abs(singular - 3**-0.5)) <= SLACK),
     )
 
 
@@ -515,3 +827,19 @@ def _turned_apart(factors: Factors) -> float:
         np.max(np.abs(af.theory.sensing.local_coherences(U, P) - rows)),
         np.max(np.abs(af.theory.sensing.local_coherences(V, Q) - columns)),
     )
+
+
+def _is_enough(factors: list[Factors], root: float) -> Finding:
+    """Whether the smallest μ₁ is at most μ₀ times this."""
+    both = [af.theory.sensing.completion_coherences(U @ V.T, 3) for U, V, _, _ in factors]
+    shares = [mu_1 / (mu_0 * root) for mu_0, mu_1 in both]
+    return Finding(
+        f"{len(factors)} matrices 12x8 of rank 3: the smallest μ₁ is {min(shares):.3f} to {max(shares):.3f} of "
+        f"{root:.3g}μ₀",
+        max(shares) <= 1 + SLACK,
+    )
+
+
+def _entries_grow_like(needs: list[Needs], law: Callable[[Needs], float]) -> Finding:
+    """Whether the entries that are needed, beside a law, are not seen to grow with n."""
+    return does_not_grow([float(of.n) for of in needs], [of.entries for of in needs], [law(of) for of in needs], "n")
