@@ -94,7 +94,7 @@ class Recovery:
         t2, caption = settling_step(steps, test), first_step(steps, test, CAPTION)
 
         def distance_at(step: float) -> float:
-            there = np.interp(np.log(step), np.log(steps[1:]), np.log(distance[1:]))
+            there = np.interp(np.log(max(step, 1.0)), np.log(steps[1:]), np.log(distance[1:]))
             return float(np.exp(there)) if step < np.inf else np.nan
 
         return cls(
