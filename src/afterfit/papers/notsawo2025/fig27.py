@@ -190,8 +190,8 @@ class Fig27(Entry):
         "is within 5 % of its plateau",
         why="The run ends at the lasso solution, about β√s from a* with columns of norm 1: some 10⁻⁴‖a*‖ or more for "
         "entries of a* of size 1/√n and β = 10⁻⁵. The authors' notebook has the times as they are said here.",
-        touches="No: the times of the figure are those of the notebook, and that a smaller s needs a smaller N is about "
-        "recovery.",
+        touches="No: the times of the figure are those of the notebook, and that a smaller s needs a smaller N is "
+        "about recovery.",
     )
     def times_of_the_notebook(self, recovered: list[Recovery]) -> Finding:
         # A plateau that is one has been there for the last tenth of the steps.
@@ -268,8 +268,8 @@ def _shares(cells: Sequence[Recovery], draws: int, recovers: Callable[[af.tasks.
         half.append(numbers[len(counts) - 1] if share(counts[-1], draws).low > 0.5 else np.inf)
         words.append(f"{', '.join(map(str, counts))} (s={s})")
     return Finding(
-        f"of {draws} draws, from N={numbers[0]} up to the first N with more than half (95 %): {'; '.join(words)}, which "
-        f"is N = {', '.join(f'{N:g}' for N in half)}",
+        f"of {draws} draws, from N={numbers[0]} up to the first N with more than half (95 %): {'; '.join(words)}, "
+        f"which is N = {', '.join(f'{N:g}' for N in half)}",
         all(less < more for less, more in itertools.pairwise(half)),
     )
 
