@@ -124,7 +124,7 @@ def test_sparse_recovery_measures_with_the_variance_asked_for():
     for name in ("inputs", "test_inputs"):
         np.testing.assert_allclose(getattr(given, name), np.sqrt(40 / 30) * getattr(default, name), rtol=1e-12)
     np.testing.assert_array_equal(given.truth, default.truth)
-    risks = [float(t.population_risk(np.zeros(40), given)) for t in (task, task.replace(variance=None))]
+    risks = [float(t.population_risk(jnp.zeros(40), given)) for t in (task, task.replace(variance=None))]
     np.testing.assert_allclose(risks[0], 40 / 30 * risks[1], rtol=1e-12)
     assert "variance" not in task.replace(variance=None).to_dict()  # what runs without it are called stays
     with pytest.raises(SpecError, match="variance"):

@@ -116,8 +116,8 @@ class Fig27(Entry):
     @once
     def many(self, cells: list[Recovery], progress: Progress) -> Recovery:
         """More measurements than unknowns, where to fit is to recover."""
-        like = cells[0].run.experiment
-        many = like.set({"task.N": 2 * like.task.n, "task.variance": 0.5 / like.task.n, "dynamics.steps": 50_000})
+        like, n = cells[0].run.experiment, len(cells[0].run.data.truth)
+        many = like.set({"task.N": 2 * n, "task.variance": 0.5 / n, "dynamics.steps": 50_000})
         return Recovery.of(run_all({"many": many}, f"{self.id}: many", progress)["many"])
 
     @claim(
@@ -145,7 +145,7 @@ class Fig27(Entry):
 
     @control(linear_program_needs_fewer, "least squares")
     def least_squares_shares(self, cells: list[Recovery]) -> Finding:
-        return _shares(cells, 10, _least_squares_recovers)
+        return _shares(cells, 6, _least_squares_recovers)
 
     @claim(
         "given time, descent recovers where and only where the linear program does",
@@ -208,7 +208,7 @@ class Fig27(Entry):
         says="memorisation at t₁, then generalisation at t₂",
     )
     def memorises_first(self, recovered: list[Recovery]) -> Finding:
-        return _delayed([c for c in recovered if c.run.experiment.task.n / 2 >= c.N])
+        return _delayed([c for c in recovered if 2 * c.N <= len(c.run.data.truth)])
 
     @control(memorises_first, "N = 2n, where to fit is to recover")
     def memorises_as_late(self, many: Recovery) -> Finding:
@@ -258,7 +258,7 @@ def _rises(numbers: Sequence[float]) -> bool:
 
 def _shares(cells: Sequence[Recovery], draws: int, recovers: Callable[[af.tasks.Data], bool]) -> Finding:
     # Recovered is more often than not, by the interval of the share: the smallest such N rises with every s.
-    n, numbers = cells[0].run.experiment.task.n, sorted({c.N for c in cells})
+    n, numbers = len(cells[0].run.data.truth), sorted({c.N for c in cells})
     words, half = [], []
     for s in sorted({c.sparsity for c in cells}):
         counts: list[int] = []

@@ -70,19 +70,21 @@ class Fig4(Entry):
             alphas = (0.1, 10**-1.5)
             strengths = dict.fromkeys((1, 2, 3), (1e-5, 10**-4.5, 1e-4, 1e-3, 1e-2, 1e-1))
         far = max(gap(descent(task, 1.0, 1.0, 1, seed).draw()) for seed in strengths)
+
+        def steps(α: float, β: float) -> int:
+            return round(4 * far / (α * β) + 1000 / α)
+
         descents = {
-            _At(α, β, seed): descent(task, α, β, 4 * far / (α * β) + 1000 / α, seed, observations)
+            _At(α, β, seed): descent(task, α, β, steps(α, β), seed, observations)
             for seed, each in strengths.items()
             for β, α in itertools.product(each, alphas)
         }
         strongest = {seed: descents[_At(0.1, 1e-1, seed)] for seed in strengths}
+        proximal = af.dynamics.ProximalGradient(lr=0.1, steps=steps(0.1, 1e-1))
         return {
             "descents": descents,
             "free": {seed: run.set({"penalty.strength": 0.0}) for seed, run in strongest.items()},
-            "proximal": {
-                seed: dataclasses.replace(run, dynamics=af.dynamics.ProximalGradient(lr=0.1, steps=run.dynamics.steps))
-                for seed, run in strongest.items()
-            },
+            "proximal": {seed: dataclasses.replace(run, dynamics=proximal) for seed, run in strongest.items()},
         }
 
     def picture(self, cells: list[Recovery]) -> Figure:
