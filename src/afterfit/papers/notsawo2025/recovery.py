@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 import afterfit as af
-from afterfit.papers._measure import Interval, first_step, power_law, relative_distance
+from afterfit.papers._measure import Interval, first_step, relative_distance
 
 __all__ = [
     "CAPTION",
@@ -153,7 +153,12 @@ def grouped(cells: Iterable[Recovery], *names: str) -> list[list[Recovery]]:
 def power_law_within(
     groups: Sequence[Sequence[Recovery]], x: Callable[[Recovery], float], y: Callable[[Recovery], float]
 ) -> Interval:
-    """The exponent p of y = C·xᵖ, with a constant C for each group."""
-    xs, ys = ([np.log([of(cell) for cell in group]) for group in groups] for of in (x, y))
-    centred = [np.exp(np.concatenate([values - values.mean() for values in each])) for each in (xs, ys)]
-    return power_law(*centred)
+    """The exponent p of y = C·xᵖ with a constant C for each group, by least squares, with Student's interval."""
+    from scipy.stats import t
+
+    logs = [[np.log([of(cell) for cell in group]) for group in groups] for of in (x, y)]
+    across, up = (np.concatenate([values - values.mean() for values in each]) for each in logs)
+    slope, free = float(across @ up / (across @ across)), len(up) - len(groups) - 1
+    scatter = np.linalg.norm(up - slope * across) / np.linalg.norm(across) / np.sqrt(free)
+    half = float(t.ppf(0.975, free) * scatter)
+    return Interval(slope, slope - half, slope + half)
