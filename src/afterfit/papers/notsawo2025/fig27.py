@@ -208,7 +208,7 @@ class Fig27(Entry):
         says="memorisation at t₁, then generalisation at t₂",
     )
     def memorises_first(self, recovered: list[Recovery]) -> Finding:
-        return _delayed([c for c in recovered if 2 * c.N <= len(c.run.data.truth)])
+        return _delayed([c for c in recovered if len(c.run.data.truth) >= 2 * c.N])
 
     @control(memorises_first, "N = 2n, where to fit is to recover")
     def memorises_as_late(self, many: Recovery) -> Finding:
