@@ -63,11 +63,11 @@ class Fig4(Entry):
         "are fitted, so that the farthest is the last to arrive. It offers the time that follows as a suggestion. But "
         "a has to stay on {Xa = y}, which ties the coordinates together: the time is of this order and not this. "
         "(3) The error at the end has two parts: the lasso's own, proportional to β whatever α, and the steps of size "
-        "αβ that coordinates at 0 make around it. In the authors' grid β spans five decades and α 1.3, so that on their "
-        "axis it looks like a function of αβ. (4) With β = 10⁻¹ the lasso itself does not fit, and the training error is "
-        "largely its own. But proximal descent comes to rest there and subgradient descent does not: its predictions "
-        "swing by more than the 10⁻³ that would count as memorisation. (5) Laws are read off β ≤ 10⁻⁴, where the second "
-        "phase is the longer one, and plateaus off β ≤ 10⁻²."
+        "αβ that coordinates at 0 make around it. In the authors' grid β spans five decades and α 1.3, so that on "
+        "their axis it looks like a function of αβ. (4) With β = 10⁻¹ the lasso itself does not fit, and the training "
+        "error is largely its own. But proximal descent comes to rest there and subgradient descent does not: its "
+        "predictions swing by more than the 10⁻³ that would count as memorisation. (5) Laws are read off β ≤ 10⁻⁴, "
+        "where the second phase is the longer one, and plateaus off β ≤ 10⁻²."
     )
 
     def runs(self, scale: str) -> dict[str, dict[_At, af.Experiment] | dict[int, af.Experiment]]:
