@@ -118,6 +118,19 @@ def test_sparse_recovery_entries_have_the_scale_asked_for():
     assert matches_variance(default, 1 / 50)
 
 
+def test_sparse_recovery_measures_with_the_variance_asked_for():
+    task = SparseRecovery(n=40, sparsity=7, N=30, variance=1 / 30)
+    given, default = draw(task), draw(task.replace(variance=None))
+    for name in ("inputs", "test_inputs"):
+        np.testing.assert_allclose(getattr(given, name), np.sqrt(40 / 30) * getattr(default, name), rtol=1e-12)
+    np.testing.assert_array_equal(given.truth, default.truth)
+    risks = [float(t.population_risk(jnp.zeros(40), given)) for t in (task, task.replace(variance=None))]
+    np.testing.assert_allclose(risks[0], 40 / 30 * risks[1], rtol=1e-12)
+    assert "variance" not in task.replace(variance=None).to_dict()  # what runs without it are called stays
+    with pytest.raises(SpecError, match="variance"):
+        task.replace(variance=0.0)
+
+
 @pytest.mark.parametrize("design", ["gaussian", "sign"])
 def test_sparse_classification_labels_by_a_sparse_vote(design):
     data = draw(SparseClassification(300, 50, 3, design))

@@ -11,6 +11,7 @@ from jax.scipy.stats import norm
 from jaxtyping import Array, Float, PyTree
 
 from afterfit._base.errors import require
+from afterfit._base.spec import later
 from afterfit._diagnose.thresholds import Criteria
 from afterfit.losses import Exponential, Logistic, Loss, Squared
 from afterfit.models import LinearModel, Model
@@ -117,9 +118,10 @@ class SparseRecovery(_VectorTask):
     """Recover a sparse vector from N measurements, in a random orthonormal basis Φ (Notsawo et al. 2025, §3.1, App. G).
 
     y = X a* + ξ with X = MΦ; a* has `sparsity` entries from N(0, scale²), scale 1/√n when not given. The first
-    ⌊coherence·N⌋ rows of M are columns of Φ and the others N(0, 1/n), so coherence 0 is a Gaussian design and 1
-    observes entries of a* one by one. The noise ξ has variance E‖a*‖²/(N·snr), none when `snr` is not given (10⁸ in
-    App. G). The loss is ½‖Xa − y‖².
+    ⌊coherence·N⌋ rows of M are columns of Φ and the others N(0, variance), so coherence 0 is a Gaussian design and 1
+    observes entries of a* one by one. The variance is 1/n when not given, as in the text of App. G; in the authors'
+    notebooks it is 1/N. The noise ξ has variance E‖a*‖²/(N·snr), none when `snr` is not given (10⁸ in App. G). The loss
+    is ½‖Xa − y‖².
 
     ```python
     SparseRecovery(n=100, sparsity=5, N=30)
@@ -132,10 +134,12 @@ class SparseRecovery(_VectorTask):
     scale: float | None = None
     coherence: float = 0.0
     snr: float | None = None
+    variance: float | None = later(None)
 
     def __check_init__(self):
         check_positive(n=self.n, N=self.N)
-        check_positive(**{k: v for k, v in (("snr", self.snr), ("scale", self.scale)) if v is not None})
+        given = {"snr": self.snr, "scale": self.scale, "variance": self.variance}
+        check_positive(**{name: value for name, value in given.items() if value is not None})
         _check_sparsity(self.sparsity, self.n)
         require(0 <= self.coherence <= 1, f"coherence must be between 0 and 1, got {self.coherence}.")
 
@@ -155,6 +159,10 @@ class SparseRecovery(_VectorTask):
     def numbers(self) -> int:
         return self.n * (self.n + self.N + 1000)  # the basis, training and test inputs
 
+    @property
+    def _inverse_variance(self) -> float:
+        return self.n if self.variance is None else 1 / self.variance
+
     def draw(self, rng: np.random.Generator) -> Data:
         n, N = self.n, self.N
         scale = 1 / np.sqrt(n) if self.scale is None else self.scale
@@ -162,15 +170,16 @@ class SparseRecovery(_VectorTask):
         truth[rng.choice(n, self.sparsity, replace=False)] = scale * rng.standard_normal(self.sparsity)
         basis, _ = np.linalg.qr(rng.standard_normal((n, n)))
         coherent = min(share_of(self.coherence, N), n)
-        M = np.concatenate([basis[:, :coherent].T, rng.standard_normal((N - coherent, n)) / np.sqrt(n)])
-        X, X_test = M @ basis, rng.standard_normal((1000, n)) / np.sqrt(n)
+        spread = np.sqrt(self._inverse_variance)
+        M = np.concatenate([basis[:, :coherent].T, rng.standard_normal((N - coherent, n)) / spread])
+        X, X_test = M @ basis, rng.standard_normal((1000, n)) / spread
         variance = 0.0 if self.snr is None else self.sparsity * scale**2 / (N * self.snr)  # E‖a*‖² = sparsity·scale²
         y = X @ truth + np.sqrt(variance) * rng.standard_normal(N)
         return Data(X, y, X_test, X_test @ truth, truth=truth, noise_variance=variance, n=N, n_test=1000)
 
     def population_risk(self, weights: Array, data: Data) -> Float[Array, ""]:
-        # E(a) = σ²‖a − a*‖² + E ε², a fresh Gaussian measurement having σ² = 1/n (§3.1).
-        return jnp.sum((weights - data.truth) ** 2) / self.n + data.noise_variance
+        # E(a) = σ²‖a − a*‖² + E ε², a fresh Gaussian measurement having entries of variance σ² (§3.1).
+        return jnp.sum((weights - data.truth) ** 2) / self._inverse_variance + data.noise_variance
 
 
 class _LinearClassification(Task):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -10,10 +9,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 import afterfit as af
-from afterfit.papers import Entry, Finding, claim, once, run_all
-from afterfit.papers._measure import relative_distance
+from afterfit.papers import Entry, Finding, claim, control, correction, once, run_all
+from afterfit.papers._measure import relative_distance, share
 from afterfit.papers.notsawo2025 import PAPER
-from afterfit.papers.notsawo2025.recovery import GOAL, Recovery, descent, grouped, least_l1_recovers
+from afterfit.papers.notsawo2025.recovery import (
+    CAPTION,
+    CLOSE,
+    GOAL,
+    Recovery,
+    descent,
+    grouped,
+    least_l1_recovers,
+    measured,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,8 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Fig27"]
 
-_TIMES = 10  # how much longer a run is followed that has not recovered
-_CLOSE = 1e-3  # a relative error that is a* but for what the penalty leaves, and that no other end point has
+_FOUND = 0.05  # of a penalty ten times as strong, which leaves ten times as much
 
 
 class _Size(NamedTuple):
@@ -37,34 +44,28 @@ class Fig27(Entry):
     title = "A sparser vector needs fewer measurements"
     where = "Figs 27 and 28, §3.1, H.1"
     about = (
-        "The sparse recovery of Fig. 3 for sparsities s and numbers of measurements N. t₁ and t₂ are the first steps "
-        "with ‖Xa − y‖ ≤ 10⁻⁴‖y‖ and ‖a − a*‖ ≤ 10⁻⁴‖a*‖, or the maximum training step, which the paper does not give. "
-        "The penalty keeps a at a distance of order β from a* for good, where the lasso is; where a* is small that "
-        "alone is above 10⁻⁴, and 10⁻³ tells it from a failure. On how many other draws a* is the interpolator of "
-        "least ℓ₁ norm, and on how many the lasso is within 10⁻⁴ of it, convex programs say."
+        "The sparse recovery of Fig. 3, without noise, for sparsities s and numbers of measurements N; 10⁶ steps with "
+        "α = 10⁻¹ and β = 10⁻⁵. As in the authors' notebook, t₁ is the first step with ‖Xa − y‖ ≤ 10⁻³‖y‖ (10⁻² for "
+        "s = 1), t₂ the first at which ‖a − a*‖/‖a*‖ is within 5 % of its plateau, and the errors are the smallest of "
+        "a run. A run recovers if its error ends at 10⁻² or below, the notebook's threshold for s = 1: a small a* is "
+        "not found more closely under this penalty. On which share of other draws a* is the interpolator of least ℓ₁ "
+        "norm, a linear program says."
     )
     notes = (
-        "That a sparser vector needs fewer measurements is so of recovery, and not of the threshold. The lasso is "
-        "at a distance of about βn√s/N from a*, and 10⁻⁴‖a*‖ is small where a* has one entry and that is small: "
-        "0.35 on this draw, which is then found from N = 10 on but not to 10⁻⁴ before N = 40; five entries are "
-        "found to 10⁻⁴ from N = 30 on. Of ten draws the lasso is within 10⁻⁴ on 7 with s = 1 at N = 40, and on 10 "
-        "with s = 10. In one run (s = 1, N = 30) the lasso is just within 10⁻⁴, at 0.97·10⁻⁴, and descent, which "
-        "steps around it by αβ, just not. Two runs (s = 5, N = 20 and s = 10, N = 30) are on their way to a* at the "
-        "last step; the flow, followed ten times as far, gets there."
+        "The caption of Fig. 28 has 10⁻⁴ for both times. The penalty keeps a where the lasso is, at about β√s from a* "
+        "with columns of norm 1, which is some 10⁻⁴‖a*‖ for entries of size 1/√n and more where they happen to be "
+        "small. An earlier version of this entry had a* ten times as large, and rows on 10⁻⁴ that failed: they were "
+        "about the caption, and not about what the figure shows."
     )
 
     def runs(self, scale: str) -> dict[str, dict[_Size, af.Experiment]]:
         if scale == "paper":
-            n, sparsities, numbers, seed = 100, (5, 1, 10, 15), (30, 10, 20, *range(40, 101, 10)), 1
-            size, alpha, beta, steps = 1.0, 0.1, 1e-5, 4_000_000
+            n, sparsities, numbers, steps = 100, (5, 1, 10, 15), (30, 10, 20, *range(40, 101, 10)), 1_000_000
         else:
-            n, sparsities, numbers, seed = 30, (2, 1, 4), (12, 6, 18, 24), 3
-            size, alpha, beta, steps = 10.0, 0.4, 1e-4, 800_000
+            n, sparsities, numbers, steps = 30, (2, 1, 4), (12, 6, 18, 24), 500_000
         return {
             "descents": {
-                _Size(s, N): descent(
-                    af.tasks.SparseRecovery(n=n, sparsity=s, N=N, scale=size), alpha, beta, steps, seed
-                )
+                _Size(s, N): descent(measured(n, s, N), 0.1, 1e-5, steps, seed=1)
                 for N, s in itertools.product(numbers, sparsities)
             }
         }
@@ -79,14 +80,14 @@ class Fig27(Entry):
         for ax, group in zip(panels, by_sparsity, strict=True):
             _draw_curves(ax, group)
             if first in group:
-                af.plot.mark_phases(ax, first.run.verdict)
+                af.plot.mark_phases(ax, first.run.diagnose(fit=GOAL, generalise=GOAL))
         handles, labels = panels[0].get_legend_handles_labels()
         above.legend(handles, labels, loc="outside lower center", ncols=6, frameon=False, fontsize="small")
         (t1, t2), (train, test) = below.subplots(2, 2)
         _draw_map(t1, cells, "memorisation step $t_1$", lambda c: c.t1)
         _draw_map(t2, cells, "generalisation step $t_2$", lambda c: c.t2)
-        _draw_map(train, cells, "training error at $t_1$", lambda c: _seen(c, "train"), limits=(-5, 0))
-        _draw_map(test, cells, "recovery error at $t_2$", lambda c: _seen(c, "test"), limits=(-5, 0))
+        _draw_map(train, cells, "smallest training error", lambda c: _least(c, "train"), limits=(-5, 0))
+        _draw_map(test, cells, "smallest recovery error", lambda c: _least(c, "test"), limits=(-5, 0))
         return figure
 
     @once
@@ -94,133 +95,188 @@ class Fig27(Entry):
         """Every run by its numbers."""
         return [Recovery.of(run) for run in descents.values()]
 
-    @claim(
-        "smaller s requires smaller N: recovery to 10⁻³ on this draw",
-        says="small s requires small N for generalisation",
-    )
-    def sparser_needs_fewer(self, cells: list[Recovery]) -> Finding:
-        return _smallest_numbers(cells, _CLOSE)
+    @once
+    def recovered(self, cells: list[Recovery]) -> list[Recovery]:
+        """The runs that are at a* at the last step."""
+        return [c for c in cells if c.test <= CLOSE]
+
+    @once
+    def found(self, cells: list[Recovery], progress: Progress) -> dict[_Size, bool]:
+        """Which runs come to a* given time: at the last step, or with ten times the penalty, which goes farther."""
+        late = {_size(c): _further(c) for c in cells if c.test > CLOSE}
+        runs = run_all({_named(size): run for size, run in late.items()}, f"{self.id}: further", progress)
+        ends = {size: float(runs[_named(size)].curves["test_error"][-1]) for size in late}
+        return {_size(c): ends.get(_size(c), 0.0) <= _FOUND for c in cells}
+
+    @once
+    def possible(self, cells: list[Recovery]) -> dict[_Size, bool]:
+        """For which runs a* is the interpolator of least ℓ₁ norm."""
+        return {_size(c): least_l1_recovers(c.run.data) for c in cells}
+
+    @once
+    def many(self, cells: list[Recovery], progress: Progress) -> Recovery:
+        """More measurements than unknowns, where to fit is to recover."""
+        like, n = cells[0].run.experiment, len(cells[0].run.data.truth)
+        many = like.set({"task.N": 2 * n, "task.variance": 0.5 / n, "dynamics.steps": 50_000})
+        return Recovery.of(run_all({"many": many}, f"{self.id}: many", progress)["many"])
 
     @claim(
-        "smaller s requires smaller N: t₂, which is recovery to 10⁻⁴, on this draw",
+        "smaller s requires smaller N: recovery on this draw",
         says="small s requires small N for generalisation",
-        fails={"paper": "The only entry of a* is small on this draw, and the lasso's distance from it of order β."},
     )
-    def sparser_needs_fewer_for_t2(self, cells: list[Recovery]) -> Finding:
-        return _smallest_numbers(cells, GOAL)
+    def sparser_needs_fewer(self, found: dict[_Size, bool]) -> Finding:
+        # A number for every s, not falling with s, and smaller for the smallest than for the largest.
+        smallest = _smallest_numbers(found)
+        return Finding(
+            "smallest N from which on it comes: " + ", ".join(f"{N:g} (s={s})" for s, N in smallest.items()),
+            _rises(list(smallest.values())),
+        )
+
+    @control(sparser_needs_fewer, "least squares")
+    def least_squares_needs_as_many(self, cells: list[Recovery]) -> Finding:
+        return self.sparser_needs_fewer({_size(c): _least_squares_recovers(c.run.data) for c in cells})
 
     @claim(
         "smaller s requires smaller N: share of draws on which the linear program recovers",
         says="smaller s requires a smaller N for generalisation",
     )
     def linear_program_needs_fewer(self, cells: list[Recovery], scale: str) -> Finding:
-        return _shares(cells, 20 if scale == "paper" else 12, least_l1_recovers)
+        return _shares(cells, 40 if scale == "paper" else 20, least_l1_recovers)
 
-    @claim(
-        "smaller s requires smaller N: share of draws on which the lasso is within 10⁻⁴ of a*, as t₂ asks",
-        says="smaller s requires a smaller N for generalisation",
-        fails="The lasso stays at a distance of order β from a*, more than 10⁻⁴‖a*‖ where the only entry of a* is "
-        "small.",
-    )
-    def lasso_needs_fewer(self, cells: list[Recovery], scale: str) -> Finding:
-        return _shares(cells, 10 if scale == "paper" else 6, lambda data: _lasso_recovers(data, cells[0].beta))
+    @control(linear_program_needs_fewer, "least squares")
+    def least_squares_shares(self, cells: list[Recovery]) -> Finding:
+        return _shares(cells, 6, _least_squares_recovers)
 
     @claim(
         "given time, descent recovers where and only where the linear program does",
         says="a* is the minimum-ℓ₁ solution when N is large enough, and descent finds it",
     )
-    def recovers_where_possible(self, cells: list[Recovery], progress: Progress) -> Finding:
-        late = [c for c in cells if c.test > _CLOSE]
-        longer = run_all({_named(c): _longer(c.run) for c in late}, f"{self.id}: longer", progress).values()
-        saved = [c for c, run in zip(late, longer, strict=True) if run.curves["test_error"].values[-1] <= _CLOSE]
-        found = [c.test <= _CLOSE or c in saved for c in cells]
-        possible = [least_l1_recovers(c.run.data) for c in cells]
-        which = f" ({', '.join(map(_named, saved))})" if saved else ""
+    def recovers_where_possible(
+        self, recovered: list[Recovery], found: dict[_Size, bool], possible: dict[_Size, bool]
+    ) -> Finding:
+        # All but one in twenty: near the border the interpolator of least ℓ₁ norm may be close to a* and not a*.
+        odd = [_named(size) for size in found if found[size] != possible[size]]
         return Finding(
-            f"of {len(cells)} runs {len(cells) - len(late)} are within 10⁻³ of a* at the last step and {len(saved)} "
-            f"later{which}, by the flow followed {_TIMES} times as far; the program finds a* on "
-            f"{sum(possible)}, {_disagreement(cells, found, possible)}",
-            found == possible,
+            f"of {len(found)} runs {len(recovered)} are within 10⁻² of a* at the last step, and {sum(found.values())} "
+            f"given ten times the time; the program finds a* on {sum(possible.values())}, "
+            + (f"not the same: {', '.join(odd)}" if odd else "the same"),
+            len(odd) <= 0.05 * len(found),
+        )
+
+    @control(recovers_where_possible, "the program's answer for the next s")
+    def recovers_elsewhere(
+        self, recovered: list[Recovery], found: dict[_Size, bool], possible: dict[_Size, bool]
+    ) -> Finding:
+        rows = sorted({size.s for size in found})
+        following = dict(zip(rows, [*rows[1:], rows[0]], strict=True))
+        other = {size: possible[_Size(following[size.s], size.N)] for size in found}
+        return self.recovers_where_possible(recovered, found, other)
+
+    @claim(
+        "t₁ and t₂ of Fig. 28 are the first steps with relative errors of 10⁻⁴",
+        says="t₁ and t₂ are the smallest t with ‖Xa − y*‖/‖y*‖ and ‖a − a*‖/‖a*‖ ≤ 10⁻⁴, or the maximum training step",
+    )
+    def times_of_the_caption(self, recovered: list[Recovery]) -> Finding:
+        # Where a* is recovered, both times should come.
+        first, second = ([_least(c, side) <= CAPTION for c in recovered] for side in ("train", "test"))
+        return Finding(
+            f"of {len(recovered)} runs that recover, t₁ comes in {sum(first)} and t₂ in {sum(second)}",
+            all(first) and all(second),
+        )
+
+    @correction(
+        times_of_the_caption,
+        "t₁ is the first step with a training error of 10⁻³ (10⁻² for s = 1), t₂ the one at which the recovery error "
+        "is within 5 % of its plateau",
+        why="The run ends at the lasso solution, about β√s from a* with columns of norm 1: some 10⁻⁴‖a*‖ or more for "
+        "entries of a* of size 1/√n and β = 10⁻⁵. The authors' notebook has the times as they are said here.",
+        touches="No: the times of the figure are those of the notebook, and that a smaller s needs a smaller N is "
+        "about recovery.",
+    )
+    def times_of_the_notebook(self, recovered: list[Recovery]) -> Finding:
+        # A plateau that is one has been there for the last tenth of the steps.
+        last = float(recovered[0].run.curves["step"][-1])
+        return Finding(
+            f"of {len(recovered)} runs that recover, t₁ comes in {sum(c.t1 < np.inf for c in recovered)} and t₂ in "
+            f"{sum(c.t2 < 0.9 * last for c in recovered)}, after {min(c.t2 for c in recovered):.3g} to "
+            f"{max(c.t2 for c in recovered):.3g} steps",
+            all(c.t1 < np.inf and c.t2 < 0.9 * last for c in recovered),
         )
 
     @claim(
-        "t₂ comes where and only where the lasso is within 10⁻⁴ of a*",
-        says="10⁻⁴ or the maximum training step",
-        fails={"paper": "In one run the lasso is just within 10⁻⁴, and descent, which steps around it, just not."},
+        "up to N = n/2, where a* is recovered t₂ is at least ten times t₁",
+        says="memorisation at t₁, then generalisation at t₂",
     )
-    def t2_comes_where_possible(self, cells: list[Recovery]) -> Finding:
-        found = [c.t2 < np.inf for c in cells]
-        possible = [_lasso_recovers(c.run.data, c.beta) for c in cells]
-        return Finding(
-            f"t₂ comes in {sum(found)} runs of {len(cells)}, the lasso is that close on {sum(possible)}; "
-            f"{_disagreement(cells, found, possible)}",
-            found == possible,
-        )
+    def memorises_first(self, recovered: list[Recovery]) -> Finding:
+        return _delayed([c for c in recovered if len(c.run.data.truth) >= 2 * c.N])
 
-    @claim("where there is a t₂, t₁ is earlier", says="memorisation at t₁, then generalisation at t₂")
-    def memorises_first(self, cells: list[Recovery]) -> Finding:
-        delays = [c.t2 / c.t1 for c in cells if c.t2 < np.inf]
-        return Finding(
-            f"t₂/t₁ from {min(delays):.3g} to {max(delays):.3g} in {len(delays)} runs, above 10 in "
-            f"{sum(delay > 10 for delay in delays)}",
-            min(delays) >= 1,
-        )
+    @control(memorises_first, "N = 2n, where to fit is to recover")
+    def memorises_as_late(self, many: Recovery) -> Finding:
+        return _delayed([many])
 
 
-def _smallest_numbers(cells: Sequence[Recovery], level: float) -> Finding:
-    """For each s, the N from which on the error comes down to `level`; inf if it does not at the largest."""
+def _delayed(cells: Sequence[Recovery]) -> Finding:
+    # The fit takes about log(10³)/(ασ²_min) steps, with σ_min ≈ √(n/N) − 1 ≥ 0.4 up to N = n/2: 400. The second phase
+    # takes (1 − N/n)·max|a*|/(αβ): 25 000 for an entry of half the size 1/√n.
+    delays = [c.t2 / c.t1 for c in cells]
+    return Finding(f"t₂/t₁ from {min(delays):.3g} to {max(delays):.3g} in {len(delays)} runs", min(delays) >= 10)
+
+
+def _size(cell: Recovery) -> _Size:
+    return _Size(cell.sparsity, cell.N)
+
+
+def _named(size: _Size) -> str:
+    return f"s={size.s} N={size.N}"
+
+
+def _further(cell: Recovery) -> af.Experiment:
+    """As many steps with ten times the penalty, in units of 1/(αβ) ten times as long."""
+    return cell.run.experiment.set({"penalty.strength": 10 * cell.beta, "observations": 20})
+
+
+def _least_squares_recovers(data: af.tasks.Data) -> bool:
+    """Whether a* is the interpolator of least ℓ₂ norm."""
+    return relative_distance(af.theory.min_l2(data.inputs, data.inputs @ data.truth), data.truth) <= 1e-6
+
+
+def _smallest_numbers(met: dict[_Size, bool]) -> dict[int, float]:
+    """For each s the N from which on it is met; inf if it is not at the largest."""
     smallest = {}
-    for group in grouped(cells, "sparsity"):
-        without = max((c.N for c in group if np.min(c.run.curves["test_error"]) > level), default=0)
-        smallest[group[0].sparsity] = min((c.N for c in group if without < c.N), default=np.inf)
-    return Finding(
-        "smallest N from which on it comes: " + ", ".join(f"{N:g} (s={s})" for s, N in smallest.items()),
-        all(less <= more for less, more in itertools.pairwise(smallest.values())),
-    )
+    for s in sorted({size.s for size in met}):
+        numbers = sorted(size.N for size in met if size.s == s)
+        without = max((N for N in numbers if not met[_Size(s, N)]), default=0)
+        smallest[s] = min((N for N in numbers if without < N), default=np.inf)
+    return smallest
+
+
+def _rises(numbers: Sequence[float]) -> bool:
+    """Whether all are there, none is smaller than the one before, and the last is larger than the first."""
+    steady = all(less <= more for less, more in itertools.pairwise(numbers))
+    return steady and numbers[0] < numbers[-1] < np.inf
 
 
 def _shares(cells: Sequence[Recovery], draws: int, recovers: Callable[[af.tasks.Data], bool]) -> Finding:
-    """On how many of some draws a convex program finds a*, by s and N."""
-    task, numbers = cells[0].run.experiment.task, sorted({c.N for c in cells})
-    counts = {}
+    # Recovered is more often than not, by the interval of the share: the smallest such N rises with every s.
+    n, numbers = len(cells[0].run.data.truth), sorted({c.N for c in cells})
+    words, half = [], []
     for s in sorted({c.sparsity for c in cells}):
-        sizes = [task.replace(sparsity=s, N=N) for N in numbers]
-        counts[s] = [sum(recovers(t.draw(np.random.default_rng([k, 0]))) for k in range(draws)) for t in sizes]
+        counts: list[int] = []
+        while len(counts) < len(numbers) and not (counts and share(counts[-1], draws).low > 0.5):
+            task = measured(n, s, numbers[len(counts)])
+            counts.append(sum(recovers(task.draw(np.random.default_rng([k, 0]))) for k in range(draws)))
+        half.append(numbers[len(counts) - 1] if share(counts[-1], draws).low > 0.5 else np.inf)
+        words.append(f"{', '.join(map(str, counts))} (s={s})")
     return Finding(
-        f"of {draws} draws, for N={', '.join(map(str, numbers))}: "
-        + "; ".join(f"{', '.join(map(str, found))} (s={s})" for s, found in counts.items()),
-        bool(np.all(np.diff(list(counts.values()), axis=0) <= 0)),
+        f"of {draws} draws, from N={numbers[0]} up to the first N with more than half (95 %): {'; '.join(words)}, "
+        f"which is N = {', '.join(f'{N:g}' for N in half)}",
+        all(less < more for less, more in itertools.pairwise(half)),
     )
 
 
-def _lasso_recovers(data: af.tasks.Data, beta: float) -> bool:
-    """Whether the minimiser of ½‖Xa − y‖² + β‖a‖₁ is within 10⁻⁴ of a*."""
-    return relative_distance(af.theory.lasso(data.inputs, data.targets, beta), data.truth) <= GOAL
-
-
-def _longer(run: af.Run) -> af.Experiment:
-    """The gradient flow, which descent follows, for some times as long."""
-    flow = af.dynamics.GradientFlow(until=_TIMES * float(run.curves["time"][-1]))
-    return dataclasses.replace(run.experiment, dynamics=flow, observations=20)
-
-
-def _named(cell: Recovery) -> str:
-    return f"s={cell.sparsity} N={cell.N}"
-
-
-def _disagreement(cells: Sequence[Recovery], found: Sequence[bool], possible: Sequence[bool]) -> str:
-    """In which runs the one is so and not the other, with how far from a* they end."""
-    odd = [c for c, one, other in zip(cells, found, possible, strict=True) if one != other]
-    if not odd:
-        return "in the same runs"
-    return "not in the same: " + ", ".join(f"{_named(c)} ends at {c.test:.2g}" for c in odd)
-
-
-def _seen(cell: Recovery, side: str) -> float:
-    """The error at the first observation from t₁ or t₂ on, or at the maximum training step."""
-    error = cell.run.curves[f"{side}_error"].values
-    (below,) = np.nonzero(error <= GOAL)
-    return float(error[below[0] if len(below) else -1])
+def _least(cell: Recovery, side: str) -> float:
+    """The smallest error of a run."""
+    return float(cell.run.curves[f"{side}_error"].min())
 
 
 def _draw_curves(ax: Axes, cells: Sequence[Recovery]) -> None:
@@ -233,7 +289,7 @@ def _draw_curves(ax: Axes, cells: Sequence[Recovery]) -> None:
         ax.plot(curves["time"], curves["train_error"], color=shade, lw=0.9, ls="--")
     ax.plot([], [], color="0.3", lw=1.8, label="recovery")
     ax.plot([], [], color="0.3", lw=0.9, ls="--", label="training")
-    ax.axhline(GOAL, color="0.4", lw=1.0, ls=(0, (1, 2)))
+    ax.axhline(CLOSE, color="0.4", lw=1.0, ls=(0, (1, 2)))
     ax.set_title(f"$s={cells[0].sparsity}$", fontsize="medium", pad=18)
     ax.set(yscale="log", ylabel="relative error")
     af.plot.log_time_axes(ax)
