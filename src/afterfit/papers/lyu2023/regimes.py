@@ -33,6 +33,7 @@ __all__ = [
     "mean_slope",
     "off_the_start",
     "scale_ticks",
+    "start_slope",
     "table_flow",
     "weights_of",
     "zero_filled",
@@ -155,6 +156,17 @@ def end_slopes(run: af.Run) -> tuple[af.theory.Stationarity, float]:
         instance = af.theory.instance_of(run)
         gradient, _ = ravel_pytree(instance.problem.gradient(instance.end))
         return af.theory.kkt(instance.problem, instance.end), float(np.linalg.norm(gradient))
+
+
+def start_slope(run: af.Run) -> float:
+    """‖∇𝓛_λ‖ at the start of a run."""
+    import jax
+    from jax.flatten_util import ravel_pytree
+
+    with jax.enable_x64(True):
+        instance = af.theory.instance_of(run)
+        gradient, _ = ravel_pytree(instance.problem.gradient(instance.initial))
+        return float(np.linalg.norm(gradient))
 
 
 def mean_slope(run: af.Run, c: float) -> float:
