@@ -32,6 +32,7 @@ __all__ = [
     "mark_shares",
     "mean_slope",
     "off_the_start",
+    "regularised",
     "scale_ticks",
     "start_slope",
     "table_flow",
@@ -169,16 +170,20 @@ def start_slope(run: af.Run) -> float:
         return float(np.linalg.norm(gradient))
 
 
-def mean_slope(run: af.Run, c: float) -> float:
+def mean_slope(turned: af.Run, c: float) -> float:
     """What the proofs of Thms 3.5 and 3.10 have ‖∇𝓛_λ‖ below at some t up to (1 + c)/λ·log α, its constant and all.
 
-    𝓛_λ falls by the integral of ‖∇𝓛_λ‖², and by no more than it has at (1/λ)·log α: the mean square over the c/λ·log α
-    that follow is at most λ·𝓛_λ/(c·log α).
+    𝓛_λ falls by the integral of ‖∇𝓛_λ‖², and by no more than it has at (1/λ)·log α, where the run `turned` ends: the
+    mean square over the c/λ·log α that follow is at most λ·𝓛_λ/(c·log α).
     """
-    α, λ = run.spec["init"]["scale"], run.spec["penalty"]["strength"]
-    time, turn = run.curves["time"].values, clock(α, λ)
-    loss, norm = (np.exp(np.interp(turn, time, np.log(run.curves[name].values))) for name in ("train_loss", "norm_l2"))
-    return float(np.sqrt(λ * (loss + λ / 2 * norm**2) / (c * np.log(α))))
+    α, λ = turned.spec["init"]["scale"], turned.spec["penalty"]["strength"]
+    return float(np.sqrt(λ / (c * np.log(α)))) * regularised(turned)
+
+
+def regularised(run: af.Run) -> float:
+    """√𝓛_λ at the end of a run."""
+    last = run.curves.isel(time=-1)
+    return float(np.sqrt(last["train_loss"] + run.spec["penalty"]["strength"] / 2 * last["norm_l2"] ** 2))
 
 
 def off_the_start(run: af.Run) -> float:
