@@ -26,6 +26,8 @@ __all__ = [
     "in_words",
     "is_law",
     "kernel_regime",
+    "kernel_regime_end",
+    "largest_move",
     "laws",
     "margin_flow",
     "margin_flows",
@@ -146,6 +148,24 @@ def kernel_regime(run: af.Run) -> tuple[np.ndarray, af.theory.KernelPredictor]:
         predictor = af.theory.kernel_predictor(af.theory.instance_of(run))
         assert isinstance(predictor.model, af.models.LinearModel)
         return np.asarray(predictor.model.weights(predictor.params)), predictor
+
+
+def largest_move(run: af.Run) -> tuple[float, float]:
+    """γ_ntk and ε_max of App. C.2: what ‖θ − θ̄‖ may be for ∇fᵢ of a diagonal net to move by γ_ntk/2 at most."""
+    widest = af.theory.max_l2_margin(run.data.inputs, run.data.targets)
+    γ = 2 * np.sqrt(2) / float(np.linalg.norm(widest))  # that of the features (2x, −2x)
+    return γ, γ / (4 * float(np.max(np.abs(run.data.inputs))))
+
+
+def kernel_regime_end(run: af.Run) -> float:
+    """λT_max of a diagonal net: when ‖e^{λt}θ/α − θ̄‖ passes ε_max (App. C.2)."""
+    curves, α = run.curves.isel(time=slice(1, None)), run.spec["init"]["scale"]
+    passed = run.spec["penalty"]["strength"] * curves["time"].values
+    # uv = α²e^{−2λt} all along, so that w tells both: (e^{λt}/α)² times the larger is z with z − 1/z = e^{2λt}|w|/α².
+    grown = np.abs(curves["weights"].values) * np.exp(2 * passed)[:, None] / α**2
+    larger = np.sqrt(grown / 2 + np.sqrt(1 + grown**2 / 4))
+    moved = np.sqrt(np.sum((larger - 1) ** 2 + (1 / larger - 1) ** 2, axis=1))
+    return float(np.interp(np.log(largest_move(run)[1]), np.log(moved), passed))
 
 
 def end_slopes(run: af.Run) -> tuple[af.theory.Stationarity, float]:

@@ -20,6 +20,7 @@ from afterfit.papers.lyu2023.regimes import (
     first_to_last,
     in_words,
     is_law,
+    kernel_regime_end,
     laws,
     margin_flows,
     mark_shares,
@@ -343,7 +344,7 @@ def _dual_margin(run: af.Run) -> float:
 def _end_finding(runs: list[af.Run], power: float, rival: float) -> Finding:
     """e^{2λT_max}/α² as a power of log A, which is e^{2ΔT} times (log A)^{−1} if T_max has −½·log log A."""
     alphas = np.array([run.spec["init"]["scale"] for run in runs])
-    passed = np.array([_kernel_regime(run) for run in runs])
+    passed = np.array([kernel_regime_end(run) for run in runs])
     decays = np.array([run.spec["penalty"]["strength"] for run in runs])
     found = power_law(np.log(alphas**2 / decays), np.exp(2 * passed) / alphas**2)
     return Finding(
@@ -351,19 +352,6 @@ def _end_finding(runs: list[af.Run], power: float, rival: float) -> Finding:
         f"{passed[-1] - np.log(alphas[-1]):.2f} (α={alphas[-1]:g}); e^{{2λT_max}}/α² like (log A)^({found}), for {power:g}",
         is_law(found, power, rival),
     )
-
-
-def _kernel_regime(run: af.Run) -> float:
-    """λT_max: when ‖e^{λt}θ/α − θ̄‖ passes ε_max = γ_ntk/(4·max‖xᵢ‖_∞), with which ∇f has moved by γ_ntk/2 at most."""
-    X, y, α = run.data.inputs, run.data.targets, run.spec["init"]["scale"]
-    largest = 2 * np.sqrt(2) / np.linalg.norm(af.theory.max_l2_margin(X, y)) / (4 * np.max(np.abs(X)))
-    curves = run.curves.isel(time=slice(1, None))
-    passed = run.spec["penalty"]["strength"] * curves["time"].values
-    # uv = α²e^{−2λt} all along, so that w tells both: (e^{λt}/α)² times the larger is z with z − 1/z = e^{2λt}|w|/α².
-    grown = np.abs(curves["weights"].values) * np.exp(2 * passed)[:, None] / α**2
-    u = np.sqrt(grown / 2 + np.sqrt(1 + grown**2 / 4))
-    moved = np.sqrt(np.sum((u - 1) ** 2 + (1 / u - 1) ** 2, axis=1))
-    return float(np.interp(np.log(largest), np.log(moved), passed))
 
 
 def _unit(w: np.ndarray) -> np.ndarray:
