@@ -137,7 +137,9 @@ class Sharpness(Entry):
     def sharpens(self, rising: dict[float, Passage]) -> Finding:
         return _sharpness_finding(rising)
 
-    @control(sharpens, "the same transitions with widths in proportion to their times, as sharp on a log axis for any α")
+    @control(
+        sharpens, "the same transitions with widths in proportion to their times, as sharp on a log axis for any α"
+    )
     def does_not_stay_as_sharp(self, rising: dict[float, Passage]) -> Finding:
         return _sharpness_finding(_in_proportion(rising))
 
@@ -367,7 +369,9 @@ def _draw_widths(
 ) -> None:
     """How wide the transition is, beside a constant width over a time of log α and a constant."""
     logs, passages = np.log(list(rising)), list(rising.values())
-    ax.plot(logs, [p.width / p.halfway for p in passages], "o", color=color, mfc="none", label=rf"{name}, $\alpha$ varied")
+    ax.plot(
+        logs, [p.width / p.halfway for p in passages], "o", color=color, mfc="none", label=rf"{name}, $\alpha$ varied"
+    )
     mean, shift = (float(np.mean(x)) for x in ([p.width for p in passages], [p.halfway for p in passages] - logs))
     fine = np.linspace(logs[0], logs[-1], 50)
     ax.plot(fine, mean / (fine + shift), color=color, lw=0.8, label="constant width, half-way at log α + const")
