@@ -191,7 +191,8 @@ class Bounds(Entry):
     @claim(
         "what the largest L2 margin needs grows with k like k",
         says="O(kd) (§3.2.3), a bound",
-        fails="The bound is not attained: it grows more slowly, since inputs in {±1}^d have hardly a direction of their "
+        fails="The bound is not attained: it grows more slowly, since inputs in {±1}^d have hardly a direction of "
+        "their "
         "own, and a classifier of largest L2 margin does not know a sparse teacher from a dense one.",
     )
     def l2_needs_by_sparsity(self, needs: dict[int, _Needs]) -> Finding:
@@ -341,7 +342,8 @@ def _error_finding(p: int, errors: list[float]) -> Finding:
     n = _enough(p)
     found = _probable(errors, [_bound(p, n, _D, _K)] * len(errors))
     return Finding(
-        f"k={_K}, d={_D}, n={n}: {found.measured}; the bound is below 1 from n={_bites(p, _K, _D)} on, for k=3 and d=10⁵ "
+        f"k={_K}, d={_D}, n={n}: {found.measured}; the bound is below 1 from n={_bites(p, _K, _D)} on, for k=3 and "
+        f"d=10⁵ "
         f"(Fig. 1a, n=256) from n={float(_bites(p, 3, 100_000)):.2g}",
         found.holds,
     )

@@ -10,7 +10,6 @@ import numpy as np
 import afterfit as af
 from afterfit.papers import Entry, once
 from afterfit.papers._measure import Interval, power_law
-from afterfit.papers._measure import log_slope
 from afterfit.papers.lyu2023.clock import clock
 
 if TYPE_CHECKING:
@@ -267,7 +266,3 @@ def scale_ticks(ax: Axes, alphas: Sequence[float]) -> None:
     """Ticks at every α, on an axis too short for powers of ten."""
     ax.set_xticks(alphas, [f"{α:g}" for α in alphas])
     ax.set_xticks([], minor=True)
-
-
-def falls(alphas, values, digits=".2g"):
-    return ""

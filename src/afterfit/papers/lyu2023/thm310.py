@@ -200,7 +200,8 @@ class Thm310(Regime):
     @correction(
         order_as_printed,
         "‖∇𝓛_λ‖ ≤ O(√(λ/((c/λ)·log α)))",
-        why="𝓛_λ = O(λ) bounds the integral of ‖∇𝓛_λ‖² over a time of (c/λ)·log α: the least of it is λ over that time, and its "
+        why="𝓛_λ = O(λ) bounds the integral of ‖∇𝓛_λ‖² over a time of (c/λ)·log α: the least of it is λ over that "
+        "time, and its "
         "root λ·(c·log α)^{−1/2}. The quotient was printed as a product, and the root only over λ.",
         touches="No: the order after the = sign is right.",
     )
@@ -219,9 +220,11 @@ class Thm310(Regime):
     @correction(
         gradient_makes_kkt,
         "a limit at which ‖∇𝓛_λ‖/λ → 0, and 2sᵢ/λ stay bounded, is a KKT point",
-        why="λ → 0 and sᵢ → 0, so that the limit of (33) reads 0 = 0 at any θ*. Multipliers are 2sᵢ/(nλ): divide by λ first. "
+        why="λ → 0 and sᵢ → 0, so that the limit of (33) reads 0 = 0 at any θ*. Multipliers are 2sᵢ/(nλ): divide by λ "
+        "first. "
         "‖∇𝓛_λ‖ = O(λ·(log 1/λ)^{−1/2}), the line above, is small enough for it.",
-        touches="No, if the multipliers stay bounded, which the proof does not show (Thm C.12 does for classification).",
+        touches="No, if the multipliers stay bounded, which the proof does not show (Thm C.12 does for "
+        "classification).",
     )
     def divided_gradient_makes_kkt(
         self, border: dict[float, list[_End]], ends: dict[float, list[_End]], logs: list[float]
@@ -322,7 +325,8 @@ def _norm_finding(norms: np.ndarray, alphas: list[float], truth: np.ndarray) -> 
     """Bounded is α⁰. √(log 1/λ) would be α^0.1 over these α, half of which decides."""
     power = power_law(alphas, norms)
     return Finding(
-        f"the largest for α = {', '.join(f'{α:g}' for α in alphas)}: {', '.join(f'{size:.3g}' for size in norms)}, like "
+        f"the largest for α = {', '.join(f'{α:g}' for α in alphas)}: {', '.join(f'{size:.3g}' for size in norms)}, "
+        f"like "
         f"α^({power}); ‖θ̄‖ = √(2d) = {np.sqrt(2 * len(truth)):.3g}",
         power.high < 0.05,
     )
@@ -380,7 +384,8 @@ def _recovery_finding(errors: dict[float, float], drawn: list[float], runs: dict
     likely, power = share(hits, len(drawn)), power_law(list(errors), list(errors.values()))
     return Finding(
         f"λ={_DECAY:g}, where the bound is {bound / size:.2f}·‖X*‖_F with the constant 1: below it in {hits} of "
-        f"{len(drawn)} draws, a share of {likely}, for 1 − d^−3 = {1 - d**-3:.4f}; largest {max(drawn) / size:.2g}·‖X*‖_F; "
+        f"{len(drawn)} draws, a share of {likely}, for 1 − d^−3 = {1 - d**-3:.4f}; largest "
+        f"{max(drawn) / size:.2g}·‖X*‖_F; "
         f"N = {data.n / (μ**4 * d * np.log(d) ** 2):.1g}·μ⁴·d·log²d, μ={μ:.3g}; error like λ^({power}), for ½ or more",
         likely.holds(1 - d**-3) and power.low >= 0.5,
     )

@@ -167,8 +167,10 @@ class Thm34(Regime):
     @correction(
         is_above,
         "𝓛 ≥ min{1/(n·F⁻¹(2G²Ae^{−2(L−1)λt}/nL)), exp(1 − 4(L−1)/L)/n}",
-        why="The proof bounds F(1/(n𝓛)) by 2G²A…/nL: 𝓛 ≥ 1/(n·F⁻¹), n² times lower than n/F⁻¹. At the boundary of 𝓔 the "
-        "derivative of F is −(1 + log 1/n𝓛)·(λL/2)·F, to be held against −2(L−1)λ·F; the factor λL/2 was lost, with which "
+        why="The proof bounds F(1/(n𝓛)) by 2G²A…/nL: 𝓛 ≥ 1/(n·F⁻¹), n² times lower than n/F⁻¹. At the boundary of 𝓔 "
+        "the "
+        "derivative of F is −(1 + log 1/n𝓛)·(λL/2)·F, to be held against −2(L−1)λ·F; the factor λL/2 was lost, with "
+        "which "
         "the condition is 1 + log 1/n𝓛 > 4(L−1)/L.",
         touches="No: log(1/𝓛) is used up to O(log log A), and the second term is never the smaller until T_max.",
     )
@@ -185,7 +187,8 @@ class Thm34(Regime):
     @correction(
         margins_above_the_mean,
         "log(1/𝓛) − log n ≤ min qᵢ ≤ log(1/𝓛)",
-        why="𝓛 is a mean of exp(−qᵢ), so that exp(−min qᵢ)/n ≤ 𝓛 ≤ exp(−min qᵢ); and log((1/n)·Σexp(−qᵢ)) is log 𝓛, which "
+        why="𝓛 is a mean of exp(−qᵢ), so that exp(−min qᵢ)/n ≤ 𝓛 ≤ exp(−min qᵢ); and log((1/n)·Σexp(−qᵢ)) is log 𝓛, "
+        "which "
         "is negative. The chain has the sign and the log n lost.",
         touches="No: ‖h‖ → ∞, and log n over it goes to 0.",
     )
@@ -315,7 +318,7 @@ def _size_finding(ends: dict[float, list[_End]], factor: float, fresh: np.ndarra
 
 
 def _share_of_c(ends: dict[float, list[_End]]) -> Interval:
-    """k of F(e^q) = const·α^{kc}/λ with q = γ_ntk·‖h‖, by least squares over all runs; the proof's F brings log log A."""
+    """k of F(e^q) = const·α^{kc}/λ with q = γ_ntk·‖h‖, by least squares; the proof's F brings the log log A."""
     every = [(c, end) for c, group in ends.items() for end in group]
     sizes = np.array([end.gamma * end.size for _, end in every])
     left = np.exp(sizes + np.log(sizes)) * [end.decay for _, end in every]

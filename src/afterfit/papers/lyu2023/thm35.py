@@ -175,7 +175,8 @@ class Thm35(Regime):
     @correction(
         norm_as_printed,
         "‖θ‖² = O((log 1/λ)^{2/L})",
-        why="𝓛_λ(θ(0)) = O(λ·(log 1/λ)^{2/L}) is the lemma's hypothesis, and 2/λ times that is O((log 1/λ)^{2/L}). What is "
+        why="𝓛_λ(θ(0)) = O(λ·(log 1/λ)^{2/L}) is the lemma's hypothesis, and 2/λ times that is O((log 1/λ)^{2/L}). "
+        "What is "
         "printed would put ‖θ‖ below the Ω((log 1/λ)^{1/L}) of the line before.",
         touches="No: Lemma C.11 is stated, and used, as it follows from 2/L.",
     )
@@ -233,7 +234,8 @@ class Thm35(Regime):
     @correction(
         widest_on_the_sphere,
         "w₁* = argmax over ‖w‖₁ = 1",
-        why="min ‖w‖₁ subject to margins ≥ 1 has the largest margin for its L1 norm. Over S^{d−1}, the unit sphere of the "
+        why="min ‖w‖₁ subject to margins ≥ 1 has the largest margin for its L1 norm. Over S^{d−1}, the unit sphere of "
+        "the "
         "L2 norm, the argmax is w₂*, and the two corollaries would say the same.",
         touches="No: the program before 'equivalently' is the right one.",
     )
@@ -349,7 +351,8 @@ def _end_finding(runs: list[af.Run], power: float, rival: float) -> Finding:
     found = power_law(np.log(alphas**2 / decays), np.exp(2 * passed) / alphas**2)
     return Finding(
         f"λT_max − log α from {passed[0] - np.log(alphas[0]):.2f} (α={alphas[0]:g}) to "
-        f"{passed[-1] - np.log(alphas[-1]):.2f} (α={alphas[-1]:g}); e^{{2λT_max}}/α² like (log A)^({found}), for {power:g}",
+        f"{passed[-1] - np.log(alphas[-1]):.2f} (α={alphas[-1]:g}); e^{{2λT_max}}/α² like (log A)^({found}), for "
+        f"{power:g}",
         is_law(found, power, rival),
     )
 
