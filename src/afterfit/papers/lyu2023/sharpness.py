@@ -332,7 +332,7 @@ def _at_each(knob: str, values: Mapping[float, object], found: np.ndarray, digit
 def _draw_risks(ax: Axes, rising: Mapping[float, af.Run]) -> None:
     """The risk over time, from light to dark as α grows, with (1/λ)·log α."""
     for (α, run), grey in zip(rising.items(), np.linspace(0.7, 0.0, len(rising)), strict=True):
-        curves, label = run.curves.isel(time=slice(1, None)), rf"$\alpha=10^{{{np.log10(α):g}}}$"
+        curves, label = run.curves.isel(time=slice(1, None)), rf"$\alpha={α:g}$"
         ax.plot(curves["time"], curves["population_risk"], color=str(grey), label=label)
         ax.axvline(clock(α, _DECAY), color=str(grey), lw=0.8, ls="--")
     headline = rising[max(rising)]
@@ -356,12 +356,12 @@ def _draw_places(ax: Axes, rising: Mapping[float, Passage], tables: Mapping[floa
             color=None if style == "ko" else af.plot.TEST["color"],
             mfc="none",
             capsize=3,
-            label=f"{label}: half-way, 10–90 %",
+            label=label,
         )
     logs = np.log(list(rising))
     ax.plot(logs, logs, "k--", lw=0.8, label=r"$\lambda t=\log\alpha$")
     title = rf"$\lambda={_DECAY:g}$ and {_TABLE:g}"
-    ax.set(xlabel=r"$\log\alpha$", ylabel=r"$\lambda t$ of the transition", title=title)
+    ax.set(xlabel=r"$\log\alpha$", ylabel=r"$\lambda t$ half-way, and at 10 % and 90 %", title=title)
 
 
 def _draw_widths(
@@ -374,7 +374,7 @@ def _draw_widths(
     )
     mean, shift = (float(np.mean(x)) for x in ([p.width for p in passages], [p.halfway for p in passages] - logs))
     fine = np.linspace(logs[0], logs[-1], 50)
-    ax.plot(fine, mean / (fine + shift), color=color, lw=0.8, label="constant width, half-way at log α + const")
+    ax.plot(fine, mean / (fine + shift), color=color, lw=0.8, label="constant width" if color == "k" else None)
     others = [p.width / p.halfway for p in falling.values()]
     ax.plot(np.full(len(others), np.log(_START)), others, "+", color=color, label=rf"{name}, $\lambda$ varied")
     ax.set(xlabel=r"$\log\alpha$", ylabel="width (10–90 %) / half-way time", ylim=(0, None))
