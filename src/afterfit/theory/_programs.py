@@ -116,7 +116,8 @@ def _polish_lasso(X: np.ndarray, y: np.ndarray, strength: float, a: np.ndarray) 
 def max_l2_margin(X: Float[np.ndarray, "n d"], y: Float[np.ndarray, " n"]) -> Float[np.ndarray, " d"]:
     """argmin ‖w‖₂ subject to yᵢ⟨w, xᵢ⟩ ≥ 1; its margin is 1/‖w‖₂ (Lyu et al. 2023, Cor. 3.6)."""
     Z = y[:, None] * X
-    return Z.T @ max_margin(Z @ Z.T)
+    n, d = Z.shape
+    return Z.T @ (max_margin(Z @ Z.T) if d > n else _margin_multipliers(Z.T))
 
 
 def max_margin(K: Float[np.ndarray, "m m"]) -> Float[np.ndarray, " m"]:
@@ -125,12 +126,23 @@ def max_margin(K: Float[np.ndarray, "m m"]) -> Float[np.ndarray, " m"]:
     A least-distance program, solved exactly by non-negative least squares (Lawson and Hanson 1974, ch. 23); raises
     `NotSeparableError` where no h has a positive margin.
     """
-    m, scale = len(K), float(np.mean(np.diag(K)))
+    scale = float(np.mean(np.diag(K)))
     values, vectors = np.linalg.eigh(K / scale)
     features = np.sqrt(np.clip(values, 0.0, None))[:, None] * vectors.T  # columns with the same inner products
-    wanted = np.zeros(m + 1)
-    wanted[-1] = 1.0
-    u = non_negative(np.concatenate([features, np.ones((1, m))]), wanted, max(1000, 30 * m))
+    return _margin_multipliers(features) / scale
+
+
+def _margin_multipliers(features: Float[np.ndarray, "d m"]) -> Float[np.ndarray, " m"]:
+    """The same from the zᵢ themselves, the columns of `features`."""
+    d, m = features.shape
+    scale = float(np.mean(np.sum(features**2, axis=0)))
+    A, wanted = np.concatenate([features / np.sqrt(scale), np.ones((1, m))]), np.append(np.zeros(d), 1.0)
+    u, order, rng = np.zeros(m), np.arange(m), np.random.default_rng(0)
+    for _ in range(10):
+        u[order] = non_negative(A[:, order], wanted, max(1000, 30 * m))
+        if np.max(A.T @ (wanted - A @ u)) <= 1e-6:
+            break
+        order = rng.permutation(m)  # where many columns are alike, SciPy's can stop short: not in another order
     short = 1 - np.sum(u)  # 1 − Σu = ‖residual‖², which is 0 where the zᵢ have 0 in their convex hull
     if short < 1e-11:
         raise NotSeparableError("the data are not linearly separable: no direction has a positive margin on them")

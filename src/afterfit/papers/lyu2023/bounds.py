@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import functools
 import itertools
 from typing import TYPE_CHECKING, NamedTuple
@@ -9,9 +10,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 import afterfit as af
-from afterfit.papers import Entry, Finding, claim, once
-from afterfit.papers._measure import log_slope
+from afterfit.papers import Entry, Finding, claim, control, once
+from afterfit.papers._measure import Interval, power_law, share
 from afterfit.papers.lyu2023 import PAPER
+from afterfit.papers.lyu2023.regimes import is_law
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,9 +23,12 @@ __all__ = ["Bounds"]
 
 _NORMS = (1, 2)  # p of the Lp margin
 _DELTA = 0.1
-_DIMENSIONS = (20, 40, 80, 160)
-_SIZES = tuple(round(10 * 1.25**k) for k in range(30))
+_DIMENSIONS = {1: (20, 40, 80, 160, 320, 640), 2: (20, 40, 80, 160)}  # by p: log d takes a wider range to be seen
+_WIDE = 40  # d where k varies
+_SPARSITIES = (1, 3, 5, 7, 9)
+_SIZES = tuple(round(5 * 1.25**k) for k in range(30))
 _K, _D = 1, 20  # of the teacher and the inputs on which the bounds are checked
+_BITES = 0.45  # what the bounds are there: less than the error of a guess
 
 
 class Bounds(Entry):
@@ -33,10 +38,18 @@ class Bounds(Entry):
     about = (
         "Inputs uniform in {±1}^d with the label of a k-sparse ±1 teacher, k odd. The classifiers of largest L1 and L2 "
         "margin are found by convex programs for many training sets, and scored on fresh inputs; the bounds (38) and "
-        "(40) are for δ = 0.1. A bound above 1 says nothing, and these say nothing until the error has long been 0: "
-        "for k = 1 and d = 20, where they are checked, from some 200 (L1) and 500 (L2) examples on. So the sample "
-        "sizes are also measured for themselves. One diagonal net shows what they mean for training: with n between "
-        "the two, it is first as bad as the largest L2 margin and then as good as the largest L1 margin."
+        "(40) are for δ = 0.1. A bound above ½ is kept by any guess, and these say more only when the error has long "
+        "been 0: for k = 1 and d = 20, where they are checked at a bound of 0.45, from some 850 (L1) and 1860 (L2) "
+        "examples on. So the sample sizes are also measured for themselves. One diagonal net shows what they mean for "
+        "training: with n between the two, it is first as bad as the largest L2 margin and then as good as the largest "
+        "L1 margin."
+    )
+    notes = (
+        "The proof of Thm E.4 refers to (41) for (39). The bounds were checked where they are 0.91 until issue 14, "
+        "which a guess keeps. How many examples are needed grows with k more slowly than k² and k: the orders of "
+        "§3.2.3 are bounds, and are attained in d alone. The training sets are others than those seen before, and so "
+        "are the draws of the bounds. With d up to 160 alone what L1 needs went like d^(0.347 in [0.185, 0.508]), not "
+        "told from d^½ by the width of the interval: d = 320 and 640 were added then."
     )
 
     def runs(self, scale: str) -> dict[str, af.Experiment]:
@@ -46,7 +59,7 @@ class Bounds(Entry):
                 task=af.tasks.SparseClassification(n=n, d=d, sparsity=3, n_test=4000),
                 model=af.models.DiagonalNet(),
                 penalty=af.penalties.L2(decay),
-                dynamics=af.dynamics.GradientFlow(until=20 / decay, first=1e-2, rtol=1e-4),
+                dynamics=af.dynamics.GradientFlow(until=20 / decay, first=1e-2, rtol=1e-4, method="implicit"),
                 init=af.inits.Constant(norm=norm),
                 observations=60,
             )
@@ -55,12 +68,24 @@ class Bounds(Entry):
     @once
     def draws(self, scale: str) -> int:
         """How many training sets are tried."""
-        return 100 if scale == "paper" else 20
+        return 100 if scale == "paper" else 36  # with which a share of all is 0.9 or more at 95 %
+
+    @once
+    def needs(self, scale: str) -> dict[int, _Needs]:
+        """How many examples the classifiers need, by p, against d and against k."""
+        sets = 24 if scale == "paper" else 12
+        return {
+            p: _Needs(
+                {d: _needed(p, 3, d, sets) for d in _DIMENSIONS[p]},
+                {k: _needed(p, k, _WIDE, sets) for k in _SPARSITIES},
+            )
+            for p in _NORMS
+        }
 
     @once
     def trials(self, draws: int) -> dict[int, list[_Trial]]:
         """The classifiers of largest Lp margin, by p, from examples enough for their bound to say something."""
-        return {p: [_trial(p, seed) for seed in range(draws)] for p in _NORMS}
+        return {p: [_trial(p, _enough(p), _D, _K, seed) for seed in range(draws)] for p in _NORMS}
 
     @once
     def errors_on_its_data(self, run: af.Run) -> dict[int, float]:
@@ -68,12 +93,15 @@ class Bounds(Entry):
         X, y, test = run.data.inputs, run.data.targets, run.data.test_inputs
         return {p: float(np.mean(run.data.test_targets * (test @ _widest(p, X, y)) <= 0)) for p in _NORMS}
 
-    def picture(self, run: af.Run, errors_on_its_data: dict[int, float]) -> Figure:
-        figure = af.plot.Figure(figsize=(13.5, 4.8), layout="constrained")
-        path, error, needed = figure.subplots(1, 3)
+    def picture(self, run: af.Run, errors_on_its_data: dict[int, float], needs: dict[int, _Needs]) -> Figure:
+        figure = af.plot.Figure(figsize=(16.5, 4.8), layout="constrained")
+        path, error, by_dimension, by_sparsity = figure.subplots(1, 4)
         _draw_path(path, run, errors_on_its_data)
-        _draw_errors(error, d=80, sizes=_SIZES[:17:2])
-        _draw_needed(needed)
+        _draw_errors(error, d=80, sizes=_SIZES[3:20:2])
+        _draw_needed(by_dimension, {p: need.by_dimension for p, need in needs.items()}, "d")
+        by_dimension.set(xlabel="dimension d", ylabel="examples for a test error of 10 %", title="k = 3")
+        _draw_needed(by_sparsity, {p: need.by_sparsity for p, need in needs.items()}, "k")
+        by_sparsity.set(xlabel="sparsity k", ylabel="examples for a test error of 10 %", title=f"d = {_WIDE}")
         af.plot.legend_below(*figure.axes)
         return figure
 
@@ -82,96 +110,151 @@ class Bounds(Entry):
         says="√(2·log(2d)·Σ‖xᵢ‖_∞²)/n and √(Σ‖xᵢ‖₂²)/n",
     )
     def complexities(self) -> Finding:
-        rng, n = np.random.default_rng(0), 12
-        inputs = [1.0 - 2.0 * rng.integers(0, 2, (n, d)) for d in _DIMENSIONS]
-        shares = {p: [_complexity(p, X) / _complexity_bound(p, X) for X in inputs] for p in _NORMS}
-        return Finding(
-            f"over the bound, n={n} and d in {_DIMENSIONS}, by all 2ⁿ signs: "
-            + "; ".join(f"L{p} " + ", ".join(f"{share:.4f}" for share in group) for p, group in shares.items()),
-            all(max(group) <= 1 for group in shares.values()),
-        )
+        return _complexity_finding({1: 1.0, 2: 1.0})
+
+    @control(complexities, "(36) without its factor 2 and (37) with Σ‖xᵢ‖₂²/2")
+    def halved_complexities(self) -> Finding:
+        return _complexity_finding({1: 0.5**0.5, 2: 0.5**0.5})
 
     @claim(
         "the margins are at least those of the teacher: 1/k and 1/√k",
         says="γ₁(w) ≥ γ₁(w*) = 1/k, γ₂(w) ≥ γ₂(w*) = 1/√k",
     )
     def margins(self, draws: int) -> Finding:
-        sets = [_training_set(40, 40, 3, seed) for seed in range(draws)]
-        l1, l2 = (min(_margins(p, X, y, _widest(p, X, y)).min() for X, y, _ in sets) for p in _NORMS)
-        return Finding(
-            f"k=3, d=40, n=40, least of {draws} training sets: {l1:.4f} (L1, 1/k = {1 / 3:.4f}), "
-            f"{l2:.4f} (L2, 1/√k = {3**-0.5:.4f})",
-            l1 >= 1 / 3 - 1e-7 and l2 >= 3**-0.5 - 1e-7,
-        )
+        return _margin_finding(draws, {1: 1, 2: 2})
+
+    @control(margins, "the two classifiers changed over")
+    def margins_changed_over(self, draws: int) -> Finding:
+        return _margin_finding(draws, {1: 2, 2: 1})
 
     @claim(
         "Thm E.2: (35) with these margins",
         says=f"with probability 1 − δ = {1 - _DELTA:g}, q half the teacher's margin",
     )
     def margin_bound(self, trials: dict[int, list[_Trial]]) -> Finding:
-        below = [trial.error <= trial.bound for group in trials.values() for trial in group]
-        return Finding(
-            f"the error was below it for {np.mean(below):.0%} of {len(below)} training sets",
-            bool(np.mean(below) >= 1 - _DELTA),
+        return _probable(
+            [trial.error for p in _NORMS for trial in trials[p]], [trial.bound for p in _NORMS for trial in trials[p]]
         )
+
+    @control(margin_bound, "(35) without the complexity, for the largest L2 margin with n = 200, d = 2000, k = 3")
+    def margins_are_not_enough(self) -> Finding:
+        wide = [_trial(2, 200, 2000, 3, seed, simple=True) for seed in range(8)]
+        return _probable([trial.error for trial in wide], [trial.bound for trial in wide])
 
     @claim(
         "Thm E.4: the error of the largest L1 margin is below (38)",
         says=f"4k·√(2·log(2d)/n) + 3·√(log(2/δ)/2n), with probability {1 - _DELTA:g}",
     )
     def l1_error(self, trials: dict[int, list[_Trial]]) -> Finding:
-        return _error_finding(1, trials[1])
+        return _error_finding(1, [trial.error for trial in trials[1]])
+
+    @control(l1_error, "a guess: the sign of another input")
+    def guess_is_above_l1(self, trials: dict[int, list[_Trial]]) -> Finding:
+        return _error_finding(1, [trial.guess for trial in trials[1]])
 
     @claim(
         "Thm E.5: the error of the largest L2 margin is below (40)",
         says=f"4·√(kd/n) + 3·√(log(2/δ)/2n), with probability {1 - _DELTA:g}",
     )
     def l2_error(self, trials: dict[int, list[_Trial]]) -> Finding:
-        return _error_finding(2, trials[2])
+        return _error_finding(2, [trial.error for trial in trials[2]])
+
+    @control(l2_error, "a guess: the sign of another input")
+    def guess_is_above_l2(self, trials: dict[int, list[_Trial]]) -> Finding:
+        return _error_finding(2, [trial.guess for trial in trials[2]])
 
     @claim("the largest L1 margin needs O(k²·log d) examples", says="only needs O(k²·log d) (§3.2.3)")
-    def l1_needs(self) -> Finding:
-        measured, like, slope = _needs(1, 9 * np.log(_DIMENSIONS), "k²·log d")
-        return Finding(measured, like.max() <= 2 * like.min() and slope <= 0.4)
+    def l1_needs(self, needs: dict[int, _Needs]) -> Finding:
+        # log d has no power of d; over these d it is like d^0.15 to d^0.35. What decides is d^½, which is too much.
+        return Finding(needs[1].words, needs[1].of_dimension.high < 0.5 and needs[1].of_sparsity.high < 2)
+
+    @control(l1_needs, "the largest L2 margin")
+    def l2_needs_more(self, needs: dict[int, _Needs]) -> Finding:
+        return self.l1_needs({1: needs[2]})
 
     @claim("the largest L2 margin needs O(kd) examples", says="needs O(kd) (§3.2.3)")
-    def l2_needs(self) -> Finding:
-        measured, like, slope = _needs(2, 3 * np.array(_DIMENSIONS), "kd")
-        return Finding(measured, like.max() <= 2 * like.min() and 0.8 <= slope <= 1.1)
+    def l2_needs(self, needs: dict[int, _Needs]) -> Finding:
+        return Finding(needs[2].words, is_law(needs[2].of_dimension, 1, 0.5) and needs[2].of_sparsity.high < 1)
+
+    @control(l2_needs, "the largest L1 margin")
+    def l1_needs_less(self, needs: dict[int, _Needs]) -> Finding:
+        return self.l2_needs({2: needs[1]})
+
+    @claim(
+        "what the largest L1 margin needs grows with k like k²",
+        says="O(k²·log d) (§3.2.3), a bound",
+        fails="The bound is not attained: it grows about like k, since (38) is far above the error.",
+    )
+    def l1_needs_by_sparsity(self, needs: dict[int, _Needs]) -> Finding:
+        return Finding(needs[1].words, is_law(needs[1].of_sparsity, 2, 1))
+
+    @claim(
+        "what the largest L2 margin needs grows with k like k",
+        says="O(kd) (§3.2.3), a bound",
+        fails="The bound is not attained: it grows more slowly, since inputs in {±1}^d have hardly a direction of "
+        "their "
+        "own, and a classifier of largest L2 margin does not know a sparse teacher from a dense one.",
+    )
+    def l2_needs_by_sparsity(self, needs: dict[int, _Needs]) -> Finding:
+        return Finding(needs[2].words, is_law(needs[2].of_sparsity, 1, 0.5))
 
     @claim(
         "a diagonal net goes from the error of the largest L2 margin to that of the largest L1 margin",
         says="the early phase has the largest L2 margin, the late one the largest L1 margin (§3.2.3)",
     )
     def net_turns(self, run: af.Run, errors_on_its_data: dict[int, float]) -> Finding:
-        l1, l2 = errors_on_its_data[1], errors_on_its_data[2]
-        wrong = 1 - run.curves["test_accuracy"]
-        fit, decay = run.verdict.t_fit or np.inf, run.spec["penalty"]["strength"]
-        early, late = float(wrong.sel(time=slice(fit, 0.5 / decay)).mean()), float(wrong[-1])
-        return Finding(
-            f"test error {early:.3f} between the fit and t = 1/2λ, {late:.3f} at the end; the programs' are "
-            f"{l2:.3f} (L2) and {l1:.3f} (L1)",
-            abs(early - l2) <= 0.03 and abs(late - l1) <= 0.03,
+        return _turn_finding(run, errors_on_its_data, float(run.curves["time"][-1]))
+
+    @control(net_turns, "the same net at t = 1/2λ in the place of the end")
+    def has_not_turned(self, run: af.Run, errors_on_its_data: dict[int, float]) -> Finding:
+        return _turn_finding(run, errors_on_its_data, 0.5 / run.spec["penalty"]["strength"])
+
+
+class _Needs(NamedTuple):
+    """Examples for an error of 10 %, by d at k = 3 and by k at d = 40."""
+
+    by_dimension: dict[int, float]
+    by_sparsity: dict[int, float]
+
+    @property
+    def of_dimension(self) -> Interval:
+        return power_law(list(self.by_dimension), list(self.by_dimension.values()))
+
+    @property
+    def of_sparsity(self) -> Interval:
+        return power_law(list(self.by_sparsity), list(self.by_sparsity.values()))
+
+    @property
+    def words(self) -> str:
+        by_d = ", ".join(f"{n:.0f} (d={d})" for d, n in self.by_dimension.items())
+        by_k = ", ".join(f"{n:.0f} (k={k})" for k, n in self.by_sparsity.items())
+        return (
+            f"examples for an error of 10 %, k=3: {by_d}, like d^({self.of_dimension}); d={_WIDE}: {by_k}, like "
+            f"k^({self.of_sparsity})"
         )
 
 
 class _Trial(NamedTuple):
-    """The error of a classifier of largest margin, and what (35) allows on its training set."""
+    """The error of a classifier of largest margin, what (35) allows on its training set, and the error of a guess."""
 
     error: float
     bound: float
+    guess: float
 
 
-def _trial(p: int, seed: int) -> _Trial:
-    X, y, teacher = _training_set(_enough(p), _D, _K, seed)
+def _trial(p: int, n: int, d: int, k: int, seed: int, simple: bool = False) -> _Trial:
+    """One training set, with q half the teacher's margin; if `simple`, the complexity is left out of (35)."""
+    X, y, teacher = _training_set(n, d, k, seed)
     w = _widest(p, X, y)
-    bound = af.theory.bounds.margin_bound(_margins(p, X, y, w), 0.5, _complexity_bound(p, X), _DELTA)
-    return _Trial(_error(w, teacher, seed), bound)
+    q = 0.5 / k ** (1 / p)
+    complexity = 0.0 if simple else _complexity_bound(p, X)
+    bound = af.theory.bounds.margin_bound(_margins(p, X, y, w), q, complexity, _DELTA)
+    return _Trial(_error(w, teacher, seed), bound, _error(np.roll(teacher, k), teacher, seed))
 
 
 def _enough(p: int) -> int:
-    """Examples with which the bound of Thm E.4 or E.5 is well below 1."""
-    return round(1.2 * _bites(p, _K, _D))
+    """Examples with which the bound of Thm E.4 or E.5 is below the error of a guess."""
+    return int((_bound(p, 1, _D, _K) / _BITES) ** 2) + 1
 
 
 def _bites(p: int, k: int, d: int) -> int:
@@ -221,46 +304,77 @@ def _error(w: np.ndarray, teacher: np.ndarray, seed: int) -> float:
     return float(np.mean(np.sign(fresh @ teacher) * (fresh @ w) <= 0))
 
 
-def _error_finding(p: int, trials: list[_Trial]) -> Finding:
-    """Errors against (38) or (40)."""
-    n, bound = _enough(p), _bound(p, _enough(p), _D, _K)
-    exceeded = sum(trial.error > bound for trial in trials)
+def _complexity_finding(factors: dict[int, float]) -> Finding:
+    """Rademacher complexities over (36) and (37), these times a factor."""
+    rng, n = np.random.default_rng(0), 12
+    inputs = [1.0 - 2.0 * rng.integers(0, 2, (n, d)) for d in _DIMENSIONS[2]]
+    shares = {p: [_complexity(p, X) / (factors[p] * _complexity_bound(p, X)) for X in inputs] for p in _NORMS}
     return Finding(
-        f"k={_K}, d={_D}, n={n}, bound {bound:.2f}: exceeded in {exceeded} of {len(trials)} training sets, largest "
-        f"error {max(trial.error for trial in trials):.2g}; it is below 1 from n={_bites(p, _K, _D)} on, for k=3 and "
-        f"d=10⁵ (Fig. 1a, n=256) from n={float(_bites(p, 3, 100_000)):.2g}",
-        exceeded <= _DELTA * len(trials),
+        f"over the bound, n={n} and d in {_DIMENSIONS[2]}, by all 2ⁿ signs: "
+        + "; ".join(f"L{p} " + ", ".join(f"{share:.4f}" for share in group) for p, group in shares.items()),
+        all(max(group) <= 1 for group in shares.values()),
     )
 
 
-def _needs(p: int, order: np.ndarray, name: str) -> tuple[str, np.ndarray, float]:
-    """Examples needed against d: in words, over the order that they should have, and as a power of d."""
-    counts = [_needed(p, 3, d) for d in _DIMENSIONS]
-    like, slope = np.array(counts) / order, log_slope(_DIMENSIONS, counts)
-    measured = (
-        "k=3, examples for an error of 10 %: "
-        + ", ".join(f"{n:.0f} (d={d})" for n, d in zip(counts, _DIMENSIONS, strict=True))
-        + f", like d^{slope:.2f}; over {name} {like.min():.2g} to {like.max():.2g}"
+def _margin_finding(draws: int, programs: dict[int, int]) -> Finding:
+    """The least Lp margin, k = 3, of the classifiers that `programs` names by p, over training sets."""
+    sets = [_training_set(40, 40, 3, seed) for seed in range(draws)]
+    l1, l2 = (min(_margins(p, X, y, _widest(programs[p], X, y)).min() for X, y, _ in sets) for p in _NORMS)
+    return Finding(
+        f"k=3, d=40, n=40, least of {draws} training sets: {l1:.4f} (L1, 1/k = {1 / 3:.4f}), "
+        f"{l2:.4f} (L2, 1/√k = {3**-0.5:.4f})",
+        l1 >= 1 / 3 - 1e-7 and l2 >= 3**-0.5 - 1e-7,
     )
-    return measured, like, slope
 
 
-def _needed(p: int, k: int, d: int, level: float = 0.1) -> float:
+def _probable(errors: list[float], bounds: list[float]) -> Finding:
+    """Whether errors are below their bounds with a probability of 1 − δ or more, at 95 % confidence."""
+    below = share(sum(error <= bound for error, bound in zip(errors, bounds, strict=True)), len(errors))
+    return Finding(
+        f"errors of up to {max(errors):.2g} below bounds of {min(bounds):.2g} or more in a share of {below}, for "
+        f"{1 - _DELTA:g} or more; {len(errors)} training sets",
+        below.low >= 1 - _DELTA,
+    )
+
+
+def _error_finding(p: int, errors: list[float]) -> Finding:
+    """Errors against (38) or (40)."""
+    n = _enough(p)
+    found = _probable(errors, [_bound(p, n, _D, _K)] * len(errors))
+    return Finding(
+        f"k={_K}, d={_D}, n={n}: {found.measured}; the bound is below 1 from n={_bites(p, _K, _D)} on, for k=3 and "
+        f"d=10⁵ "
+        f"(Fig. 1a, n=256) from n={float(_bites(p, 3, 100_000)):.2g}",
+        found.holds,
+    )
+
+
+def _turn_finding(run: af.Run, errors: dict[int, float], late: float) -> Finding:
+    """Test errors between the fit and 1/2λ and at a later time, against those of the two programs."""
+    wrong, fit = 1 - run.curves["test_accuracy"], run.verdict.t_fit or np.inf
+    early = float(wrong.sel(time=slice(fit, 0.5 / run.spec["penalty"]["strength"])).mean())
+    end = float(wrong.sel(time=late, method="nearest"))
+    # Test errors are of 4000 inputs: two standard deviations at ½ are 0.016 for each of the two.
+    return Finding(
+        f"test error {early:.3f} between the fit and t = 1/2λ, {end:.3f} at t={late:g}; the programs' are "
+        f"{errors[2]:.3f} (L2) and {errors[1]:.3f} (L1)",
+        abs(early - errors[2]) <= 0.03 and abs(end - errors[1]) <= 0.03,
+    )
+
+
+def _needed(p: int, k: int, d: int, sets: int, level: float = 0.1) -> float:
     """How many examples bring the mean error down to `level`, interpolated between sizes a quarter apart."""
-    above = (1, 0.5)
-    for n in _SIZES:
-        error = _mean_error(p, k, d, n)
-        if error <= level:
-            return float(np.interp(-level, (-above[1], -error), (above[0], n)))
-        above = (n, error)
-    return np.inf
+    place = bisect.bisect_left(_SIZES, True, key=lambda n: _mean_error(p, k, d, n, sets) <= level)
+    before, after = _SIZES[place - 1 : place + 1]
+    errors = [_mean_error(p, k, d, n, sets) for n in (before, after)]
+    return float(np.interp(-level, [-errors[0], -errors[1]], [before, after]))
 
 
 @functools.cache
-def _mean_error(p: int, k: int, d: int, n: int) -> float:
+def _mean_error(p: int, k: int, d: int, n: int, sets: int = 6) -> float:
     """The error over some training sets."""
-    sets = [(seed, *_training_set(n, d, k, seed)) for seed in range(6)]
-    return float(np.mean([_error(_widest(p, X, y), teacher, seed) for seed, X, y, teacher in sets]))
+    drawn = [(seed, *_training_set(n, d, k, seed)) for seed in range(1000, 1000 + sets)]
+    return float(np.mean([_error(_widest(p, X, y), teacher, seed) for seed, X, y, teacher in drawn]))
 
 
 def _styles() -> dict[int, dict]:
@@ -293,15 +407,16 @@ def _draw_errors(ax: Axes, d: int, sizes: tuple[int, ...]) -> None:
     ax.set_title(f"k = 3, d = {d}, δ = {_DELTA:g}")
 
 
-def _draw_needed(ax: Axes) -> None:
-    """The examples that are needed against the dimension, beside d and log d."""
-    counts = {p: [_needed(p, 3, d) for d in _DIMENSIONS] for p in _NORMS}
+def _draw_needed(ax: Axes, counts: dict[int, dict[int, float]], name: str) -> None:
+    """The examples that are needed against the dimension, beside d and log d, or the sparsity, beside k and k²."""
     for p, style in _styles().items():
-        ax.loglog(_DIMENSIONS, counts[p], **style, marker="o", mfc="none", label=f"$L^{p}$")
-    fine = np.geomspace(_DIMENSIONS[0], _DIMENSIONS[-1], 30)
-    ax.plot(fine, counts[2][0] * fine / fine[0], "k:", lw=1.0, label="∝ d")
-    ax.plot(fine, counts[1][0] * np.log(fine) / np.log(fine[0]), "k-.", lw=1.0, label="∝ log d")
-    ax.set_xticks(_DIMENSIONS, [f"{d}" for d in _DIMENSIONS])
-    ax.set_yticks([20, 40, 100, 200], ["20", "40", "100", "200"])
+        ax.loglog(list(counts[p]), list(counts[p].values()), **style, marker="o", mfc="none", label=f"$L^{p}$")
+    knobs = list(counts[1])
+    fine, first = np.geomspace(knobs[0], knobs[-1], 30), {p: count[knobs[0]] for p, count in counts.items()}
+    ax.plot(fine, first[2] * fine / fine[0], "k:", lw=1.0, label=f"∝ {name}")
+    slow = np.log(fine) / np.log(fine[0]) if name == "d" else fine**2
+    ax.plot(fine, first[1] * slow, "k-.", lw=1.0, label="∝ log d" if name == "d" else "∝ k²")
+    ax.set_xticks(knobs, [f"{knob}" for knob in knobs])
+    ax.set_yticks([10, 20, 40, 100, 200], ["10", "20", "40", "100", "200"])
+    ax.set_ylim(5, 500)
     ax.minorticks_off()
-    ax.set(xlabel="dimension d", ylabel="examples for a test error of 10 %", title="k = 3")

@@ -9,7 +9,7 @@ import numpy as np
 
 import afterfit as af
 from afterfit.papers import Entry, once
-from afterfit.papers._measure import log_slope
+from afterfit.papers._measure import Interval, power_law
 from afterfit.papers.lyu2023.clock import clock
 
 if TYPE_CHECKING:
@@ -21,13 +21,21 @@ __all__ = [
     "Regime",
     "by_c",
     "end_slopes",
-    "falls",
     "first_to_last",
+    "in_words",
+    "is_law",
     "kernel_regime",
+    "kernel_regime_end",
+    "largest_move",
+    "laws",
     "margin_flow",
     "margin_flows",
     "mark_shares",
+    "mean_slope",
+    "off_the_start",
+    "regularised",
     "scale_ticks",
+    "start_slope",
     "table_flow",
     "weights_of",
     "zero_filled",
@@ -77,7 +85,8 @@ class Regime(Entry):
 def margin_flow(n: int, d: int, α: float, share: float, observations: int, power: int = 1) -> af.Experiment:
     """A diagonal net on Gaussian inputs with the exponential loss, from (α, …, α) until share·(1/λ)·log α, λ = α^−p.
 
-    Gaussian inputs have one classifier of largest L1 margin; ±1 inputs can have many.
+    Gaussian inputs have one classifier of largest L1 margin; ±1 inputs can have many. The flow is that of u and v: what
+    is claimed of their direction is in no variable of the method.
     """
     decay = α**-power
     return af.Experiment(
@@ -87,20 +96,24 @@ def margin_flow(n: int, d: int, α: float, share: float, observations: int, powe
         # An error of rtol in θ is one of α²·rtol in the outputs, and a loss that has vanished does not take a step that
         # went too far back.
         dynamics=af.dynamics.GradientFlow(
-            until=float(share / decay * np.log(α)), first=1e-3 / decay, rtol=1e-2 / α**2, atol=1e-100
+            until=float(share / decay * np.log(α)),
+            first=1e-3 / decay,
+            rtol=1e-2 / α**2,
+            atol=1e-100,
+            method="explicit",
         ),
         init=af.inits.Constant(scale=α),
         observations=observations,
     )
 
 
-def margin_flows(scale: str, shares: Sequence[float], power: int = 1) -> dict[At, af.Experiment]:
+def margin_flows(scale: str, shares: Sequence[float], seed: int, power: int = 1) -> dict[At, af.Experiment]:
     """Such flows for α over decades, until each share: those of Thms 3.4 and 3.5. The largest α comes first."""
     n, d, decades, observations = (
-        (20, 100, np.arange(5, 0.9, -0.5), 120) if scale == "paper" else (10, 30, np.arange(4, 0.9, -1), 40)
+        (20, 100, np.arange(5, 0.9, -0.5), 120) if scale == "paper" else (10, 30, np.arange(4, 0.9, -0.5), 40)
     )
     ats = [At(float(α), share) for α in 10.0**decades for share in sorted(shares, reverse=True)]
-    return {at: margin_flow(n, d, at.α, at.share, observations, power) for at in ats}
+    return {at: margin_flow(n, d, at.α, at.share, observations, power).set({"seed": seed}) for at in ats}
 
 
 def table_flow(
@@ -136,6 +149,24 @@ def kernel_regime(run: af.Run) -> tuple[np.ndarray, af.theory.KernelPredictor]:
         return np.asarray(predictor.model.weights(predictor.params)), predictor
 
 
+def largest_move(run: af.Run) -> tuple[float, float]:
+    """γ_ntk and ε_max of App. C.2: what ‖θ − θ̄‖ may be for ∇fᵢ of a diagonal net to move by γ_ntk/2 at most."""
+    widest = af.theory.max_l2_margin(run.data.inputs, run.data.targets)
+    γ = 2 * np.sqrt(2) / float(np.linalg.norm(widest))  # that of the features (2x, −2x)
+    return γ, γ / (4 * float(np.max(np.abs(run.data.inputs))))
+
+
+def kernel_regime_end(run: af.Run) -> float:
+    """λT_max of a diagonal net: when ‖e^{λt}θ/α − θ̄‖ passes ε_max (App. C.2)."""
+    curves, α = run.curves.isel(time=slice(1, None)), run.spec["init"]["scale"]
+    passed = run.spec["penalty"]["strength"] * curves["time"].values
+    # uv = α²e^{−2λt} all along, so that w tells both: (e^{λt}/α)² times the larger is z with z − 1/z = e^{2λt}|w|/α².
+    grown = np.abs(curves["weights"].values) * np.exp(2 * passed)[:, None] / α**2
+    larger = np.sqrt(grown / 2 + np.sqrt(1 + grown**2 / 4))
+    moved = np.sqrt(np.sum((larger - 1) ** 2 + (1 / larger - 1) ** 2, axis=1))
+    return float(np.interp(np.log(largest_move(run)[1]), np.log(moved), passed))
+
+
 def end_slopes(run: af.Run) -> tuple[af.theory.Stationarity, float]:
     """How near the end of a run is to a KKT point of R1 or R2, and ‖∇𝓛_λ‖ there."""
     import jax
@@ -145,6 +176,40 @@ def end_slopes(run: af.Run) -> tuple[af.theory.Stationarity, float]:
         instance = af.theory.instance_of(run)
         gradient, _ = ravel_pytree(instance.problem.gradient(instance.end))
         return af.theory.kkt(instance.problem, instance.end), float(np.linalg.norm(gradient))
+
+
+def start_slope(run: af.Run) -> float:
+    """‖∇𝓛_λ‖ at the start of a run."""
+    import jax
+    from jax.flatten_util import ravel_pytree
+
+    with jax.enable_x64(True):
+        instance = af.theory.instance_of(run)
+        gradient, _ = ravel_pytree(instance.problem.gradient(instance.initial))
+        return float(np.linalg.norm(gradient))
+
+
+def mean_slope(turned: af.Run, c: float) -> float:
+    """What the proofs of Thms 3.5 and 3.10 have ‖∇𝓛_λ‖ below at some t up to (1 + c)/λ·log α, its constant and all.
+
+    𝓛_λ falls by the integral of ‖∇𝓛_λ‖², and by no more than it has at (1/λ)·log α, where the run `turned` ends: the
+    mean square over the c/λ·log α that follow is at most λ·𝓛_λ/(c·log α).
+    """
+    α, λ = turned.spec["init"]["scale"], turned.spec["penalty"]["strength"]
+    return float(np.sqrt(λ / (c * np.log(α)))) * regularised(turned)
+
+
+def regularised(run: af.Run) -> float:
+    """√𝓛_λ at the end of a run."""
+    last = run.curves.isel(time=-1)
+    return float(np.sqrt(last["train_loss"] + run.spec["penalty"]["strength"] / 2 * last["norm_l2"] ** 2))
+
+
+def off_the_start(run: af.Run) -> float:
+    """‖e^{λt}θ/α − θ̄‖ at the end of a run: how far the direction has moved."""
+    α, λ, t = run.spec["init"]["scale"], run.spec["penalty"]["strength"], run.spec["dynamics"]["until"]
+    start = np.eye(len(run.data.truth)) if "U" in run.params else 1.0
+    return float(np.linalg.norm([np.exp(λ * t) / α * part - start for part in run.params.values()]))
 
 
 def zero_filled(run: af.Run) -> np.ndarray:
@@ -169,12 +234,24 @@ def first_to_last(values: Mapping[float, Sequence[float]], digits: str = ".2g") 
     return ", ".join(f"{v[0]:{digits}} to {v[-1]:{digits}} (c={c:g})" for c, v in values.items())
 
 
-def falls(alphas: Sequence[float], values: Mapping[float, Sequence[float]], digits: str = ".2g") -> str:
-    """The same, with the power of α by which they fell between the last two."""
-    return ", ".join(
-        f"{v[0]:{digits}} to {v[-1]:{digits}}, like α^{log_slope(alphas[-2:], v[-2:]):.2f} at last (c={c:g})"
-        for c, v in values.items()
-    )
+def laws(x: Sequence[float], values: Mapping[float, Sequence[float]]) -> dict[float, Interval]:
+    """The powers of x by which numbers go, by c."""
+    return {c: power_law(x, v) for c, v in values.items()}
+
+
+def in_words(powers: Mapping[float, Interval], base: str = "α") -> str:
+    """Such powers, in words."""
+    return ", ".join(f"{base}^({power}) (c={c:g})" for c, power in powers.items())
+
+
+def is_law(found: Interval, power: float, rival: float) -> bool:
+    """Whether a power is told apart from that of another law: all of its interval is nearer to it.
+
+    An interval is of the scatter about a straight line. What bends the line where α is not yet large is not scatter:
+    that it should hold the power itself would ask for too much, and nearer to it than to any other law is what there is
+    to decide.
+    """
+    return abs(found.low - power) < abs(rival - power) / 2 and abs(found.high - power) < abs(rival - power) / 2
 
 
 def mark_shares(ax: Axes, run: af.Run, shares: Sequence[float]) -> None:

@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 import afterfit as af
-from afterfit.papers import Finding, claim, once
-from afterfit.papers._measure import log_slope, relative_distance
+from afterfit.papers import Finding, claim, control, correction, once
+from afterfit.papers._measure import power_law, relative_distance, share
 from afterfit.papers.lyu2023 import PAPER
+from afterfit.papers.lyu2023.clock import clock
 from afterfit.papers.lyu2023.regimes import (
     At,
     Regime,
     by_c,
     end_slopes,
-    falls,
     first_to_last,
+    in_words,
+    is_law,
+    laws,
     mark_shares,
+    mean_slope,
+    regularised,
     scale_ticks,
     table_flow,
     weights_of,
+    zero_filled,
 )
 
 if TYPE_CHECKING:
@@ -31,6 +38,8 @@ if TYPE_CHECKING:
 __all__ = ["Thm310"]
 
 _SHARES = (1.0, 1.5, 1.9)  # 1 + c; the first is where the regime begins
+_DECAY = 1e-4  # λ of the draws: the bound of Thm 3.12 with the constant 1 is then a quarter of ‖X*‖ or less
+_SEED = 14  # not seen before the criteria were written
 
 
 class Thm310(Regime):
@@ -42,22 +51,33 @@ class Thm310(Regime):
         "t = (1 + c)/λ·log α, the last time that Thm 3.10 allows: how far θ is from a KKT point of min ‖θ‖² subject "
         "to fᵢ(θ) = yᵢ (R2). Then from α = 3 with N(0, σ²) added to all entries, for falling λ, until the "
         "flow is at rest: Thm 3.12, where W minimises (42), Σ(⟨Pᵢ, W⟩ − yᵢ)²/n + (λ/2)‖W‖_*, which a convex solver "
-        "does on its own. The hypothesis N ≳ μ⁴·d·log²d of Thm 3.12 leaves its constant open; with "
-        "1 it would ask for more entries than this matrix has, so that more is checked than is proved."
+        "does on its own. What it says of a probability is a share of draws, of the entries and the start. The "
+        "hypothesis N ≳ μ⁴·d·log²d of Thm 3.12 leaves its constant open; with 1 it would ask for more entries than "
+        "this matrix has, so that more is checked than is proved."
+    )
+    notes = (
+        "After first runs c = 0.25 was left out of Thm 3.10, the start having not gone by then, and ‖θ‖ was asked to "
+        "be largest at (1/λ)·log α; α = 10 was left out with issue 14, since λ = 1/α is not small there and the data "
+        "are misfitted by 80 %. What is asked for now was written when the numbers of other draws were known, and is "
+        "measured on draws that were not."
     )
 
     def runs(self, scale: str) -> dict[str, dict[Any, af.Experiment]]:
         if scale == "paper":
-            d, observations = 16, 100
-            alphas, decays = (1000.0, 300.0, 100.0, 30.0, 10.0), (0.1, 0.03, 0.01, 1e-3, 1e-4, 1e-5)
+            d, alphas, observations, draws = 16, (3000.0, 1000.0, 300.0, 100.0, 30.0), 100, 40
+            decays = (0.01, 1e-3, 1e-4, 1e-5)
         else:
-            d, alphas, decays, observations = 10, (300.0, 100.0, 30.0), (0.03, 3e-4), 30
+            d, alphas, observations, draws = 10, (1000.0, 300.0, 100.0, 30.0), 30, 20
+            decays = (0.01, 1e-3, 1e-4)
         ats = [At(α, share) for α in alphas for share in _SHARES[::-1]]
+
+        def perturbed(λ: float, seed: int) -> af.Experiment:
+            return table_flow(d, 0.5, 3.0, 60.0, observations, λ).set({"init.perturbation": 0.1, "seed": seed})
+
         return {
-            "flows": {at: table_flow(d, 0.5, *at, observations) for at in ats},
-            "perturbed": {
-                λ: table_flow(d, 0.5, 3.0, 60.0, observations, λ).set({"init.perturbation": 0.1}) for λ in decays
-            },
+            "flows": {at: table_flow(d, 0.5, *at, observations).set({"seed": _SEED}) for at in ats},
+            "perturbed": {λ: perturbed(λ, _SEED) for λ in decays},
+            "drawn": {seed: perturbed(_DECAY, seed) for seed in range(_SEED + 1, _SEED + 1 + draws)},
         }
 
     @once
@@ -71,6 +91,22 @@ class Thm310(Regime):
         return {c: [_end(run) for run in group] for c, group in late.items()}
 
     @once
+    def border(self, groups: dict[float, list[af.Run]]) -> dict[float, list[_End]]:
+        """The ends at (1/λ)·log α, under c = 0."""
+        return {0.0: [_end(run) for run in groups[0]]}
+
+    @once
+    def logs(self, alphas: list[float]) -> list[float]:
+        """log(1/λ), rising."""
+        return [float(np.log(α)) for α in alphas]
+
+    @once
+    def least(self, headline: af.Run) -> np.ndarray:
+        """The symmetric matrix of least nuclear norm."""
+        X = af.theory.single_entries(headline.data.inputs.mask)
+        return af.theory.min_nuclear(X, np.tensordot(X, headline.data.truth, 2), symmetric=True)
+
+    @once
     def truth(self, headline: af.Run) -> np.ndarray:
         """X*."""
         return headline.data.truth
@@ -78,12 +114,12 @@ class Thm310(Regime):
     @once
     def convex(self, perturbed: dict[float, af.Run]) -> dict[float, np.ndarray]:
         """argmin (42), by λ."""
-        return {λ: _convex(λ, run) for λ, run in perturbed.items()}
+        return {λ: _convex(run) for λ, run in perturbed.items()}
 
     @once
-    def errors(self, perturbed: dict[float, af.Run], truth: np.ndarray) -> dict[float, float]:
+    def errors(self, perturbed: dict[float, af.Run]) -> dict[float, float]:
         """‖W − X*‖_F of the flows at rest, by λ."""
-        return {λ: float(np.linalg.norm(weights_of(run) - truth)) for λ, run in perturbed.items()}
+        return {λ: _error(weights_of(run), run) for λ, run in perturbed.items()}
 
     def picture(
         self,
@@ -119,73 +155,124 @@ class Thm310(Regime):
         "the KKT residual of R2 goes to 0 with α",
         says="every limit point is a KKT point, for every c > 0, as α → ∞",
     )
-    def tends_to_kkt(self, ends: dict[float, list[_End]], alphas: list[float], reached: str) -> Finding:
-        return _vanishing(f"residual {reached}", by_c(ends, lambda end: end.kkt.residual), alphas)
+    def tends_to_kkt(self, ends: dict[float, list[_End]], logs: list[float], reached: str) -> Finding:
+        return _vanishing(f"residual {reached}", by_c(ends, lambda end: end.kkt.residual), logs)
+
+    @control(tends_to_kkt, "(1/λ)·log α, where the regime begins")
+    def is_no_kkt_at_the_border(self, border: dict[float, list[_End]], logs: list[float], reached: str) -> Finding:
+        return self.tends_to_kkt(border, logs, reached)
 
     @claim("the data are fitted at that time", says="a KKT point is feasible; 𝓛 = O(λ²) at (1/λ)·log α")
     def fits(self, ends: dict[float, list[_End]], alphas: list[float], reached: str) -> Finding:
-        return _vanishing(f"‖f − y‖/‖y‖ {reached}", by_c(ends, lambda end: end.kkt.infeasibility), alphas)
+        return _fits_finding(by_c(ends, lambda end: end.kkt.infeasibility), alphas, reached)
+
+    @control(fits, "√𝓛_λ in the place of √𝓛, of order √λ: all that the norm's bound leaves")
+    def fits_no_worse(self, late: dict[float, list[af.Run]], alphas: list[float], reached: str) -> Finding:
+        return _fits_finding(by_c(late, regularised), alphas, reached)
 
     @claim("‖θ‖ is bounded between (1/λ)·log α and (1 + c)/λ·log α (Lemma D.8)", says="max over t of ‖θ‖ = O(1)")
     def norm_is_bounded(self, groups: dict[float, list[af.Run]], alphas: list[float], truth: np.ndarray) -> Finding:
-        norms = by_c(groups, lambda run: float(run.curves["norm_l2"][-1]))
-        return Finding(
-            f"for α = {', '.join(f'{α:g}' for α in alphas)}: "
-            + "; ".join(", ".join(f"{size:.3g}" for size in sizes) + f" (c={c:g})" for c, sizes in norms.items())
-            + f"; ‖θ̄‖ = √(2d) = {np.sqrt(2 * len(truth)):.3g}",
-            all(sizes[-1] <= 1.05 * sizes[-2] for sizes in norms.values())
-            and max(norms[0]) == max(map(max, norms.values())),
-        )
+        return _norm_finding(_largest_norms(groups), alphas, truth)
+
+    @control(norm_is_bounded, "√(log 1/λ) times as much, the law of classification (Lemma C.11)")
+    def norm_of_classification(
+        self, groups: dict[float, list[af.Run]], alphas: list[float], logs: list[float], truth: np.ndarray
+    ) -> Finding:
+        return _norm_finding(_largest_norms(groups) * np.sqrt(logs), alphas, truth)
 
     @claim("‖∇𝓛_λ‖ = O(λ·(log 1/λ)^{−1/2}) at that time", says="at some t up to (1 + c)/λ·log α (App. D.2)")
-    def gradient_is_small(self, ends: dict[float, list[_End]], reached: str) -> Finding:
-        orders = by_c(ends, lambda end: end.gradient / (end.decay * np.log(1 / end.decay) ** -0.5))
-        return Finding(
-            f"‖∇𝓛_λ‖ at the last t over λ·(log 1/λ)^−½, {reached}: {first_to_last(orders)}",
-            all(o[-1] <= o[0] for o in orders.values()),
-        )
+    def gradient_is_small(self, ends: dict[float, list[_End]], groups: dict[float, list[af.Run]]) -> Finding:
+        return _gradient_finding(ends, groups[0])
+
+    @control(gradient_is_small, "(1/λ)·log α, where the regime begins")
+    def gradient_at_the_border(
+        self, border: dict[float, list[_End]], groups: dict[float, list[af.Run]], ends: dict[float, list[_End]]
+    ) -> Finding:
+        return _gradient_finding(dict.fromkeys(ends, border[0]), groups[0])
+
+    @claim(
+        "√λ·(c/λ)·log α is of order λ·(log 1/λ)^{−1/2} (proof of Thm 3.10)",
+        says="‖∇𝓛_λ‖ ≤ O(√λ·(c/λ)·log α) = O(λ·(log 1/λ)^{−1/2})",
+    )
+    def order_as_printed(self) -> Finding:
+        return _order_finding(lambda λ, log: np.sqrt(λ) / λ * log)
+
+    @correction(
+        order_as_printed,
+        "‖∇𝓛_λ‖ ≤ O(√(λ/((c/λ)·log α)))",
+        why="𝓛_λ = O(λ) bounds the integral of ‖∇𝓛_λ‖² over a time of (c/λ)·log α: the least of it is λ over that "
+        "time, and its "
+        "root λ·(c·log α)^{−1/2}. The quotient was printed as a product, and the root only over λ.",
+        touches="No: the order after the = sign is right.",
+    )
+    def order_as_derived(self) -> Finding:
+        return _order_finding(lambda λ, log: np.sqrt(λ / (log / λ)))
+
+    @claim(
+        "a limit at which ‖∇𝓛_λ‖ → 0 is a KKT point of R2, (33)",
+        says="lim ‖2·Σsᵢ∇fᵢ + λθ‖ = 0 implies 2·Σsᵢ∇fᵢ(θ*) + λθ* = 0, thus θ* is a KKT point",
+    )
+    def gradient_makes_kkt(
+        self, border: dict[float, list[_End]], ends: dict[float, list[_End]], logs: list[float]
+    ) -> Finding:
+        return _implies_finding({**border, **ends}, logs, lambda end: end.gradient)
+
+    @correction(
+        gradient_makes_kkt,
+        "a limit at which ‖∇𝓛_λ‖/λ → 0, and 2sᵢ/λ stay bounded, is a KKT point",
+        why="λ → 0 and sᵢ → 0, so that the limit of (33) reads 0 = 0 at any θ*. Multipliers are 2sᵢ/(nλ): divide by λ "
+        "first. "
+        "‖∇𝓛_λ‖ = O(λ·(log 1/λ)^{−1/2}), the line above, is small enough for it.",
+        touches="No, if the multipliers stay bounded, which the proof does not show (Thm C.12 does for "
+        "classification).",
+    )
+    def divided_gradient_makes_kkt(
+        self, border: dict[float, list[_End]], ends: dict[float, list[_End]], logs: list[float]
+    ) -> Finding:
+        return _implies_finding({**border, **ends}, logs, lambda end: end.gradient / end.decay)
 
     @claim(
         "W tends to the minimum nuclear norm solution",
         says="if the KKT point is global (Ding et al. 2022); not proved",
     )
     def tends_to_least(
-        self, late: dict[float, list[af.Run]], headline: af.Run, truth: np.ndarray, reached: str
+        self, late: dict[float, list[af.Run]], least: np.ndarray, truth: np.ndarray, logs: list[float], reached: str
     ) -> Finding:
-        X = af.theory.single_entries(headline.data.inputs.mask)
-        least = af.theory.min_nuclear(X, np.tensordot(X, truth, 2), symmetric=True)
         off = by_c(late, lambda run: relative_distance(weights_of(run), least))
-        return Finding(
-            f"‖W − argmin ‖·‖_*‖ relative, {reached}: {first_to_last(off)}; that solution is "
-            f"{relative_distance(least, truth):.1g} from X*",
-            all(np.all(np.diff(o[-3:]) < 0) and o[-1] <= 0.5 * o[-3] for o in off.values()),
-        )
+        what = f"‖W − argmin ‖·‖_*‖ relative, {reached}; that is {relative_distance(least, truth):.1g} from X*"
+        return _vanishing(what, off, logs)
+
+    @control(tends_to_least, "the matrix of Cor. 3.11, of least Frobenius norm")
+    def does_not_tend_to_the_kernel(
+        self, late: dict[float, list[af.Run]], headline: af.Run, truth: np.ndarray, logs: list[float], reached: str
+    ) -> Finding:
+        return self.tends_to_least(late, zero_filled(headline), truth, logs, reached)
 
     @claim(
         "Thm 3.12: the flow from a perturbed start ends at the global minimum",
         says="a global minimiser of 𝓛_λ, for any σ > 0, almost surely; its W minimises (42)",
     )
-    def ends_at_the_minimum(
-        self, perturbed: dict[float, af.Run], convex: dict[float, np.ndarray], truth: np.ndarray
-    ) -> Finding:
-        size = np.linalg.norm(truth)
-        apart = {λ: float(np.linalg.norm(weights_of(run) - convex[λ]) / size) for λ, run in perturbed.items()}
-        return Finding(
-            "σ=0.1, ‖W − argmin (42)‖/‖X*‖: " + ", ".join(f"{gap:.1g} (λ={λ:g})" for λ, gap in apart.items()),
-            max(apart.values()) <= 1e-3,
-        )
+    def ends_at_the_minimum(self, perturbed: dict[float, af.Run], drawn: dict[int, af.Run]) -> Finding:
+        return _minimum_finding([*perturbed.values(), *drawn.values()])
 
-    @claim("Thm 3.12: ‖W − X*‖_F ≲ √λ·‖X*‖_*·μ²·log d", says="with probability 1 − d^{−3}, up to a constant")
-    def recovers(self, errors: dict[float, float], truth: np.ndarray) -> Finding:
-        shares = {λ: error / (np.sqrt(λ) * _factor(truth)) for λ, error in errors.items()}
-        last = list(errors)[-2:]
-        return Finding(
-            f"over √λ·‖X*‖_*·μ²·log d, μ={_incoherence(truth):.3g}: "
-            + ", ".join(f"{share:.2g} (λ={λ:g})" for λ, share in shares.items())
-            + f"; ‖W − X*‖_F itself like λ^{log_slope(last, [errors[λ] for λ in last]):.2f}, better than the bound: "
-            "the recovery is exact at λ = 0",
-            max(shares.values()) <= 1 and bool(np.all(np.diff(list(shares.values())) < 0)),
-        )
+    @control(ends_at_the_minimum, "the flows of Thm 3.10 at (1 + c)/λ·log α, c = 0.5, not yet at rest")
+    def has_not_ended(self, late: dict[float, list[af.Run]]) -> Finding:
+        return _minimum_finding(late[0.5])
+
+    @claim(
+        "Thm 3.12: ‖W − X*‖_F ≲ √λ·‖X*‖_*·μ²·log d",
+        says="with probability 1 − d^{−3}, up to a constant, if N ≳ μ⁴·d·log²d",
+        fails={
+            "quick": "In 1 of 20 draws half of the entries of a 10 x 10 table do not tell the others: the theorem's "
+            "hypothesis, N ≳ μ⁴·d·log²d, is far from met there."
+        },
+    )
+    def recovers(self, drawn: dict[int, af.Run], errors: dict[float, float]) -> Finding:
+        return _recovery_finding(errors, [_error(weights_of(run), run) for run in drawn.values()], drawn)
+
+    @control(recovers, "the matrix of Cor. 3.11, with which the kernel regime ends")
+    def kernel_does_not_recover(self, drawn: dict[int, af.Run], errors: dict[float, float]) -> Finding:
+        return _recovery_finding(errors, [_error(zero_filled(run), run) for run in drawn.values()], drawn)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -201,11 +288,106 @@ def _end(run: af.Run) -> _End:
     return _End(run.spec["penalty"]["strength"], *end_slopes(run))
 
 
-def _vanishing(what: str, gaps: dict[float, list[float]], alphas: list[float]) -> Finding:
-    """Whether something falls with α for every c, at last like a power of it."""
+def _error(W: np.ndarray, run: af.Run) -> float:
+    """‖W − X*‖_F."""
+    return float(np.linalg.norm(W - run.data.truth))
+
+
+def _largest_norms(groups: dict[float, list[af.Run]]) -> np.ndarray:
+    """max ‖θ‖ over the times from (1/λ)·log α on, in the order of α."""
+
+    def largest(run: af.Run) -> float:
+        turn = clock(run.spec["init"]["scale"], run.spec["penalty"]["strength"])
+        return float(run.curves["norm_l2"].values[run.curves["time"].values >= turn * (1 - 1e-9)].max())
+
+    return np.max([[largest(run) for run in group] for group in groups.values()], axis=0)
+
+
+def _vanishing(what: str, gaps: dict[float, list[float]], logs: list[float]) -> Finding:
+    """Whether something goes to 0 for every c, as fast as the proof has ‖∇𝓛_λ‖/λ go: like (log 1/λ)^{−1/2}."""
+    powers = laws(logs, gaps)
     return Finding(
-        f"{what}: {falls(alphas, gaps)}",
-        all(np.all(np.diff(g) < 0) and log_slope(alphas[-2:], g[-2:]) < -0.1 for g in gaps.values()),
+        f"{what}: {first_to_last(gaps)}; like {in_words(powers, 'log(1/λ)')}",
+        all(power.high < -0.5 for power in powers.values()),
+    )
+
+
+def _fits_finding(misfits: dict[float, list[float]], alphas: list[float], reached: str) -> Finding:
+    """Misfits go like λ, that is α^{−1}; √λ is the rival."""
+    powers = laws(alphas, misfits)
+    return Finding(
+        f"‖f − y‖/‖y‖ {reached}: {first_to_last(misfits)}; like {in_words(powers)}",
+        all(is_law(power, -1, -0.5) for power in powers.values()),
+    )
+
+
+def _norm_finding(norms: np.ndarray, alphas: list[float], truth: np.ndarray) -> Finding:
+    """Bounded is α⁰. √(log 1/λ) would be α^0.1 over these α, half of which decides."""
+    power = power_law(alphas, norms)
+    return Finding(
+        f"the largest for α = {', '.join(f'{α:g}' for α in alphas)}: {', '.join(f'{size:.3g}' for size in norms)}, "
+        f"like "
+        f"α^({power}); ‖θ̄‖ = √(2d) = {np.sqrt(2 * len(truth)):.3g}",
+        power.high < 0.05,
+    )
+
+
+def _gradient_finding(ends: dict[float, list[_End]], turned: list[af.Run]) -> Finding:
+    """With the constant of the proof: the mean square of the gradient until the last t."""
+    shares = {
+        c: [end.gradient / mean_slope(run, c) for end, run in zip(group, turned, strict=True)]
+        for c, group in ends.items()
+    }
+    return Finding(
+        f"‖∇𝓛_λ‖ over √(λ·𝓛_λ/(c·log α)), 𝓛_λ at (1/λ)·log α: {first_to_last(shares)}",
+        max(map(max, shares.values())) <= 1,
+    )
+
+
+def _order_finding(order: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> Finding:
+    """Whether an order in λ and log(1/λ) is λ·(log 1/λ)^{−1/2}: the quotient is a constant."""
+    λ = np.geomspace(1e-12, 1e-2, 11)
+    log = np.log(1 / λ)
+    quotient = order(λ, log) / (λ / np.sqrt(log))
+    return Finding(
+        f"over it, λ from 1e-2 to 1e-12: {quotient[-1]:.3g} to {quotient[0]:.3g}",
+        quotient.max() <= 1.001 * quotient.min(),
+    )
+
+
+def _implies_finding(ends: dict[float, list[_End]], logs: list[float], size: Callable[[_End], float]) -> Finding:
+    """Whether the KKT residual vanishes wherever something else does."""
+    residuals, sizes = laws(logs, by_c(ends, lambda end: end.kkt.residual)), laws(logs, by_c(ends, size))
+    return Finding(
+        f"it goes like {in_words(sizes, 'log(1/λ)')}, the residual like {in_words(residuals, 'log(1/λ)')}",
+        all(residuals[c].high < -0.5 for c, power in sizes.items() if power.high < -0.5),
+    )
+
+
+def _minimum_finding(runs: list[af.Run]) -> Finding:
+    """Almost surely is every draw. Both the flow and the program are good to 10⁻⁴ or better."""
+    apart = [float(np.linalg.norm(weights_of(run) - _convex(run)) / np.linalg.norm(run.data.truth)) for run in runs]
+    hits = sum(gap <= 1e-3 for gap in apart)
+    return Finding(
+        f"σ=0.1, ‖W − argmin (42)‖/‖X*‖ is 0.001 or less in {hits} of {len(runs)} runs, a share of "
+        f"{share(hits, len(runs))}; largest {max(apart):.1g}",
+        hits == len(runs),
+    )
+
+
+def _recovery_finding(errors: dict[float, float], drawn: list[float], runs: dict[int, af.Run]) -> Finding:
+    """The bound with the constant 1 where it is a quarter of ‖X*‖ or less, over draws; and its √λ, which is a bound."""
+    data = next(iter(runs.values())).data
+    d, μ, size = len(data.truth), _incoherence(data.truth), float(np.linalg.norm(data.truth))
+    bound = np.sqrt(_DECAY) * _factor(data.truth)
+    hits = sum(error <= bound for error in drawn)
+    likely, power = share(hits, len(drawn)), power_law(list(errors), list(errors.values()))
+    return Finding(
+        f"λ={_DECAY:g}, where the bound is {bound / size:.2f}·‖X*‖_F with the constant 1: below it in {hits} of "
+        f"{len(drawn)} draws, a share of {likely}, for 1 − d^−3 = {1 - d**-3:.4f}; largest "
+        f"{max(drawn) / size:.2g}·‖X*‖_F; "
+        f"N = {data.n / (μ**4 * d * np.log(d) ** 2):.1g}·μ⁴·d·log²d, μ={μ:.3g}; error like λ^({power}), for ½ or more",
+        likely.holds(1 - d**-3) and power.low >= 0.5,
     )
 
 
@@ -219,8 +401,9 @@ def _factor(truth: np.ndarray) -> float:
     return float(np.linalg.norm(truth, "nuc") * _incoherence(truth) ** 2 * np.log(len(truth)))
 
 
-def _convex(λ: float, run: af.Run) -> np.ndarray:
+def _convex(run: af.Run) -> np.ndarray:
     """argmin (42), which times n/2 is ½Σ(⟨Pᵢ, W⟩ − yᵢ)² + (λn/4)‖W‖_*."""
+    λ = run.spec["penalty"]["strength"]
     X = af.theory.single_entries(run.data.inputs.mask)
     return af.theory.nuclear_penalised(X, np.tensordot(X, run.data.truth, 2), λ * run.data.n / 4, symmetric=True)
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import afterfit as af
-from afterfit.papers import Finding, claim, once
-from afterfit.papers._measure import log_slope
+from afterfit.papers import Finding, claim, control, correction, once
+from afterfit.papers._measure import Interval, power_law
 from afterfit.papers.lyu2023 import PAPER
 from afterfit.papers.lyu2023.regimes import (
     STYLES,
@@ -18,9 +18,13 @@ from afterfit.papers.lyu2023.regimes import (
     Regime,
     by_c,
     first_to_last,
+    in_words,
+    is_law,
     kernel_regime,
+    laws,
     margin_flows,
     mark_shares,
+    off_the_start,
     weights_of,
 )
 
@@ -31,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["Thm34"]
 
 _SHARES = (0.2, 0.5, 0.8)  # 1 − c
+_SEED = 14  # not seen before the criteria were written
 
 
 class Thm34(Regime):
@@ -40,19 +45,17 @@ class Thm34(Regime):
     about = (
         "Gradient flow on u² − v² with the exponential loss and weight decay λ = 1/α, from u = v = (α, …, α), stopped "
         "at t = (1 − c)/λ·log α for rising α. The direction of w is compared with that of largest L2 margin, and the "
-        "outputs with Z(α)·⟨∇f(θ̄; x), h*⟩. The theorem prints Z = log(α^c/λ)/γ_ntk. Its proof has log(1/𝓛) = "
-        "log A − 2(L−1)(1−c)·log α + O(log log A) with A = α^{2(L−1)}/λ, which is log(α^{2(L−1)c}/λ) and not the "
-        "log(α^c/λ) of the next line; the two agree for L = 3/2 only. Here L = 2. Inputs are Gaussian and labels those "
-        "of a 3-sparse teacher. F⁻¹ is the inverse of x ↦ x·log x."
+        "outputs with Z(α)·⟨∇f(θ̄; x), h*⟩. Here L = 2. Inputs are Gaussian and labels those of a 3-sparse teacher. "
+        "F⁻¹ is the inverse of x ↦ x·log x."
     )
     notes = (
-        "The printed Z = log(α^c/λ)/γ_ntk is right for L = 3/2 only. The proof has log(α^{2(L−1)c}/λ), with which "
-        "the outputs agree. (17) has n/F⁻¹ where its proof has 1/(n·F⁻¹), n² times lower, and that bound holds. The "
-        "direction of the limit depends on neither."
+        "The direction of the limit depends on none of the slips. Until issue 14 the direction was asked to be nearer "
+        "for each larger α, and the size to grow between the last two α as it should to 3 %; the laws that are fitted "
+        "over all α now were chosen when those numbers were known, and are measured on a draw that was not."
     )
 
     def runs(self, scale: str) -> dict[str, dict[At, af.Experiment]]:
-        return {"flows": margin_flows(scale, _SHARES)}
+        return {"flows": margin_flows(scale, _SHARES, _SEED)}
 
     @once
     def widest(self, headline: af.Run) -> np.ndarray:
@@ -91,81 +94,134 @@ class Thm34(Regime):
         "Cor. 3.6: w/‖w‖₂ tends to the direction of largest L2 margin",
         says="for every c in (0, 1), as α → ∞",
     )
-    def tends_to_l2(self, ends: dict[float, list[_End]], reached: str) -> Finding:
+    def tends_to_l2(self, every: list[_End], ends: dict[float, list[_End]], reached: str) -> Finding:
         off = by_c(ends, lambda end: end.off)
-        # A loss that falls like e^{−margin} evens the margins out to within 1/log(1/𝓛): slow, but without a floor.
-        even = by_c(ends, lambda end: end.off * -end.log_loss)
+        # A loss that falls like e^{−margin} evens the margins out to within 1/log(1/𝓛), which goes to 0 as α grows: the
+        # distance has to go like its first power. One that stays somewhere else goes like the power 0.
+        power = power_law([-end.log_loss for end in every], [end.off for end in every])
         return Finding(
-            f"distance {reached}: {first_to_last(off)}; times log(1/𝓛), which grows without end, "
-            f"{_range(list(itertools.chain.from_iterable(even.values())))}",
-            all(np.all(np.diff(o) < 0) for o in off.values()) and all(e[-1] <= 1.5 * e[0] for e in even.values()),
+            f"distance {reached}: {first_to_last(off)}; over all α and c like log(1/𝓛)^({power})",
+            is_law(power, -1, 0),
         )
+
+    @control(tends_to_l2, "the direction of largest L1 margin in its place")
+    def does_not_tend_to_l1(self, ends: dict[float, list[_End]], headline: af.Run, reached: str) -> Finding:
+        narrow = _unit(af.theory.max_l1_margin(headline.data.inputs, headline.data.targets))
+        aside = {c: [dataclasses.replace(end, widest=narrow) for end in group] for c, group in ends.items()}
+        return self.tends_to_l2([end for group in aside.values() for end in group], aside, reached)
 
     @claim(
         "the kernel classifier of Thm 3.4 is that of largest L2 margin, with γ_ntk = 2√2·γ₂",
         says="∇f(θ̄; x) = (2x, −2x)",
     )
-    def kernel_is_l2(self, headline: af.Run, every: list[_End]) -> Finding:
+    def kernel_is_l2(self, headline: af.Run, widest: np.ndarray) -> Finding:
         kernel, predictor = kernel_regime(headline)
         assert predictor.margin is not None
-        alpha, first = headline.spec["init"]["scale"], every[0]
-        apart = float(np.linalg.norm(_unit(kernel) - first.widest))
-        ratio = predictor.margin / alpha / first.gamma  # features at αθ̄ are α^{L−1} times those at θ̄
+        apart = float(np.linalg.norm(_unit(kernel) - _unit(widest)))
+        # Features at αθ̄ are α^{L−1} times those at θ̄. Both programs are solved to some ten digits.
+        ratio = predictor.margin / headline.spec["init"]["scale"] / _ntk_margin(widest)
         return Finding(
             f"directions {apart:.1g} apart, γ_ntk/(2√2·γ₂) = {ratio:.6f}",
             apart <= 1e-6 and abs(ratio - 1) <= 1e-6,
         )
 
-    @claim(
-        "f/Z tends to ⟨∇f(θ̄; x), h*⟩ with the printed Z = log(α^c/λ)/γ_ntk",
-        says="Z = log(α^c/λ)/γ_ntk, as printed",
-        fails="The proof has log(1/𝓛) = log A − 2(L−1)(1−c)·log α, which is log(α^{2(L−1)c}/λ): α^c for L = 3/2 only.",
-    )
-    def has_the_printed_size(self, ends: dict[float, list[_End]], headline: af.Run) -> Finding:
-        return _size_finding(ends, {c: c + 1 for c in ends}, headline.data.test_inputs)
+    @control(kernel_is_l2, "the classifier of largest L1 margin")
+    def kernel_is_not_l1(self, headline: af.Run) -> Finding:
+        return self.kernel_is_l2(headline, af.theory.max_l1_margin(headline.data.inputs, headline.data.targets))
 
     @claim(
-        "f/Z tends to ⟨∇f(θ̄; x), h*⟩ with Z = log(α^{2(L−1)c}/λ)/γ_ntk",
-        says="Z = log(α^{2c}/λ)/γ_ntk for L = 2: what Lemmas C.4 and C.7 give",
+        "f/Z tends to ⟨∇f(θ̄; x), h*⟩ with the printed Z = log(α^c/λ)/γ_ntk",
+        says="Z = log(α^c/λ)/γ_ntk (Thm 3.4, Thm C.9)",
+    )
+    def has_the_printed_size(self, ends: dict[float, list[_End]], headline: af.Run) -> Finding:
+        return _size_finding(ends, 1, headline.data.test_inputs)
+
+    @correction(
+        has_the_printed_size,
+        "Z = log(α^{2(L−1)c}/λ)/γ_ntk",
+        why="The proof of Thm C.9 has log(1/𝓛) = log A − 2(L−1)(1−c)·log α + O(log log A) with A = α^{2(L−1)}/λ. That "
+        "is log(α^{2(L−1)c}/λ), not the log(α^c/λ) of its next line; the two agree for L = 3/2 only.",
+        touches="Yes: the limit in Thm 3.4 is a constant times what is printed. No: the classifier is the same.",
     )
     def has_the_proved_size(self, ends: dict[float, list[_End]], headline: af.Run) -> Finding:
-        return _size_finding(ends, {c: 2 * c + 1 for c in ends}, headline.data.test_inputs)
+        return _size_finding(ends, 2, headline.data.test_inputs)
 
     @claim(
         "the loss is below (8), Lemma C.4",
         says="𝓛 ≤ max{1/(1 + γ²A(1 − e^{−2(L−1)λt})/16(L−1)), e^{2(L−1)λt}/(F⁻¹(γ²A/8L) − 1)}",
     )
     def is_below(self, every: list[_End]) -> Finding:
-        shares = [np.exp(end.log_loss) / end.upper() for end in every]
-        return Finding(f"𝓛 over it, {len(every)} runs: {_range(shares)}", max(shares) <= 1)
+        return _below([np.exp(end.log_loss) / end.upper() for end in every])
+
+    @control(is_below, "(8) without e^{2(L−1)λt}, as if the kernel did not shrink with the norm")
+    def shrinks(self, every: list[_End]) -> Finding:
+        return _below([np.exp(end.log_loss) / end.upper(shrinking=0) for end in every])
 
     @claim(
         "the loss is above (17), Lemma C.7",
         says="𝓛 ≥ min{n/F⁻¹(2G²Ae^{−2(L−1)λt}/nL), exp(1 − 2(L−1)λ)/n}",
-        fails="The proof bounds 1/(n𝓛) by F⁻¹: the loss is above 1/(n·F⁻¹), where (17) has n/F⁻¹.",
     )
     def is_above(self, every: list[_End]) -> Finding:
-        printed, derived = ([np.exp(end.log_loss) / end.lower(power) for end in every] for power in (1, -1))
-        return Finding(
-            f"𝓛 over it, G the largest ‖∇f‖ that ε_max allows: {_range(printed)}; the proof's "
-            f"F(1/n𝓛) ≤ 2G²A…/nL is 𝓛 ≥ 1/(n·F⁻¹), n² = {len(every[0].y) ** 2} times lower, and over that it is "
-            f"{_range(derived)}",
-            min(printed) >= 1,
-        )
+        return _above([np.exp(end.log_loss) / end.lower(1, 1 - 2 * end.decay) for end in every])
+
+    @correction(
+        is_above,
+        "𝓛 ≥ min{1/(n·F⁻¹(2G²Ae^{−2(L−1)λt}/nL)), exp(1 − 4(L−1)/L)/n}",
+        why="The proof bounds F(1/(n𝓛)) by 2G²A…/nL: 𝓛 ≥ 1/(n·F⁻¹), n² times lower than n/F⁻¹. At the boundary of 𝓔 "
+        "the "
+        "derivative of F is −(1 + log 1/n𝓛)·(λL/2)·F, to be held against −2(L−1)λ·F; the factor λL/2 was lost, with "
+        "which "
+        "the condition is 1 + log 1/n𝓛 > 4(L−1)/L.",
+        touches="No: log(1/𝓛) is used up to O(log log A), and the second term is never the smaller until T_max.",
+    )
+    def is_above_the_derived(self, every: list[_End]) -> Finding:
+        return _above([np.exp(end.log_loss) / end.lower(-1, -1) for end in every])
+
+    @claim(
+        "every margin is at least log(1/𝓛) (proof of Thm C.9)",
+        says="min qᵢ/‖h‖ ≥ log((1/n)·Σexp(−qᵢ))/‖h‖ + … ≥ log(1/𝓛)/‖h‖ + …",
+    )
+    def margins_above_the_mean(self, every: list[_End]) -> Finding:
+        return _margins_finding(every, 0.0)
+
+    @correction(
+        margins_above_the_mean,
+        "log(1/𝓛) − log n ≤ min qᵢ ≤ log(1/𝓛)",
+        why="𝓛 is a mean of exp(−qᵢ), so that exp(−min qᵢ)/n ≤ 𝓛 ≤ exp(−min qᵢ); and log((1/n)·Σexp(−qᵢ)) is log 𝓛, "
+        "which "
+        "is negative. The chain has the sign and the log n lost.",
+        touches="No: ‖h‖ → ∞, and log n over it goes to 0.",
+    )
+    def margins_near_the_mean(self, every: list[_End]) -> Finding:
+        return _margins_finding(every, float(np.log(len(every[0].y))))
 
     @claim(
         "e^{λt}θ/α − θ̄ is of order α^{−L}e^{Lλt}·log A (Lemma C.5)",
-        says="O(α^{−L}·log A)·e^{Lλt}; §3.2.1 prints the inverse, α^L·e^{−Lλt}, in its size",
+        says="O(α^{−L}·log A)·e^{Lλt}",
     )
-    def moves_little(self, ends: dict[float, list[_End]], every: list[_End], alphas: list[float]) -> Finding:
-        orders = [end.moved / end.order for end in every]
-        fall = log_slope(alphas, [end.moved for end in ends[0.5]])
-        expected = log_slope(alphas, [end.order for end in ends[0.5]])
-        return Finding(
-            f"‖e^{{λt}}θ/α − θ̄‖ over α^{{−L}}e^{{Lλt}}·log A: {_range(orders)}; at c=0.5 it falls like "
-            f"α^{fall:.2f}, α^{{−cL}}·log A like α^{expected:.2f}",
-            max(orders) <= 1 and fall < -0.5,
-        )
+    def moves_little(self, ends: dict[float, list[_End]], alphas: list[float]) -> Finding:
+        return _moves_finding(ends, alphas, {c: -2 * c for c in ends})
+
+    @control(moves_little, "α^{−(L−1)}e^{(L−1)λt}·log A, the order of one layer less")
+    def moves_more(self, ends: dict[float, list[_End]], alphas: list[float]) -> Finding:
+        return _moves_finding(ends, alphas, {c: -c for c in ends})
+
+    @claim(
+        "e^{λt}θ/α − θ̄ is of the size (1/γ_ntk)·α^L·e^{−Lλt}·log(α^c/λ) (§3.2.1)",
+        says="e^{λt}θ/α − θ̄ ≈ (1/γ_ntk)·α^L·e^{−Lλt}·log(α^c/λ)·h* at (1 − c)/λ·log α",
+    )
+    def moves_as_printed(self, ends: dict[float, list[_End]], alphas: list[float]) -> Finding:
+        return _moves_finding(ends, alphas, {c: 2 * c for c in ends})
+
+    @correction(
+        moves_as_printed,
+        "e^{λt}θ/α − θ̄ ≈ (1/γ_ntk)·α^{−L}·e^{Lλt}·log(α^{2(L−1)c}/λ)·h*",
+        why="f = α^L·e^{−Lλt}·⟨∇f(θ̄), e^{λt}θ/α − θ̄⟩, two lines above, is of order log(1/𝓛): what multiplies the large "
+        "factor is small by the same factor. Lemma C.5 has it so.",
+        touches="No: the proof uses Lemma C.5.",
+    )
+    def moves_as_proved(self, ends: dict[float, list[_End]], alphas: list[float]) -> Finding:
+        return _moves_finding(ends, alphas, {c: -2 * c for c in ends})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -194,17 +250,12 @@ class _End:
 
     @property
     def log_loss(self) -> float:
-        return float(np.log(np.mean(np.exp(-self.y * (self.X @ self.w)))))
+        return float(np.log(np.mean(np.exp(-self.margins))))
 
     @property
     def A(self) -> float:
         """α^{2(L−1)}/λ."""
         return self.alpha**2 / self.decay
-
-    @property
-    def order(self) -> float:
-        """α^{−L}·e^{Lλt}·log A."""
-        return float(np.exp(2 * self.decay * self.t) / self.alpha**2 * np.log(self.A))
 
     def worst_output(self, fresh: np.ndarray, gamma_z: float) -> float:
         """max over fresh x of |f/Z − ⟨∇f(θ̄; x), h*⟩|, relative to the largest of the latter."""
@@ -212,58 +263,93 @@ class _End:
         off = fresh @ (self.w * self.gamma / gamma_z - limit)
         return float(np.max(np.abs(off)) / np.max(np.abs(fresh @ limit)))
 
-    def upper(self) -> float:
-        """(8)."""
-        first = 1 / (1 - self.gamma**2 / 16 * self.A * np.expm1(-2 * self.decay * self.t))
-        return float(max(first, np.exp(2 * self.decay * self.t) / (_inverse(self.gamma**2 / 16 * self.A) - 1)))
+    @property
+    def margins(self) -> np.ndarray:
+        """qᵢ."""
+        return self.y * (self.X @ self.w)
 
-    def lower(self, power: int) -> float:
-        """(17), with n^power/F⁻¹."""
+    def upper(self, shrinking: float = 2) -> float:
+        """(8), with e^{shrinking·λt}."""
+        first = 1 / (1 - self.gamma**2 / 16 * self.A * np.expm1(-2 * self.decay * self.t))
+        risen = np.exp(shrinking * self.decay * self.t)
+        return float(max(first, risen / (_inverse(self.gamma**2 / 16 * self.A) - 1)))
+
+    def lower(self, power: int, exponent: float) -> float:
+        """(17), with n^power/F⁻¹ and exp(exponent)/n."""
         n = len(self.y)
         steepest = 2 * np.sqrt(2) * np.max(np.linalg.norm(self.X, axis=1)) + self.gamma / 2
         first = float(n) ** power / _inverse(steepest**2 / n * self.A * np.exp(-2 * self.decay * self.t))
-        return float(min(first, np.exp(1 - 2 * self.decay) / n))
+        return float(min(first, np.exp(exponent) / n))
 
 
 def _end(run: af.Run, widest: np.ndarray) -> _End:
-    alpha, decay, t = run.spec["init"]["scale"], run.spec["penalty"]["strength"], run.spec["dynamics"]["until"]
-    moved = np.exp(decay * t) / alpha * np.concatenate([run.params["plus"], run.params["minus"]]) - 1
     return _End(
         X=run.data.inputs,
         y=run.data.targets,
         widest=_unit(widest),
-        gamma=2 * np.sqrt(2) / float(np.linalg.norm(widest)),
-        alpha=alpha,
-        decay=decay,
-        t=t,
+        gamma=_ntk_margin(widest),
+        alpha=run.spec["init"]["scale"],
+        decay=run.spec["penalty"]["strength"],
+        t=run.spec["dynamics"]["until"],
         w=weights_of(run),
-        moved=float(np.linalg.norm(moved)),
+        moved=off_the_start(run),
     )
 
 
-def _size_finding(ends: dict[float, list[_End]], rates: dict[float, float], fresh: np.ndarray) -> Finding:
-    """‖h‖ and f against Z where γ_ntk·Z = rate·log α, by c."""
+def _ntk_margin(widest: np.ndarray) -> float:
+    """The margin on the features (2x, −2x) of weights that have margin 1 on x."""
+    return 2 * np.sqrt(2) / float(np.linalg.norm(widest))
+
+
+def _size_finding(ends: dict[float, list[_End]], factor: float, fresh: np.ndarray) -> Finding:
+    """f against Z, where γ_ntk·Z = log(α^{factor·c}/λ)."""
     largest = {c: group[-1] for c, group in ends.items()}
-    gamma_z = {c: rates[c] * np.log(end.alpha) for c, end in largest.items()}
-    over = {c: end.gamma * end.size / gamma_z[c] for c, end in largest.items()}
-    # x·log x = y makes log x grow by q/(1 + q) of log y, q = log x: the log log A of the proof.
-    slowed = {c: rates[c] * -end.log_loss / (1 - end.log_loss) for c, end in largest.items()}
-    growth = [_growth(group) / slowed[c] for c, group in ends.items()]
+    gamma_z = {c: np.log(end.alpha ** (factor * c) / end.decay) for c, end in largest.items()}
     worst = max(end.worst_output(fresh, gamma_z[c]) for c, end in largest.items())
+    found = _share_of_c(ends)
+    # The two laws have 1 and 2 for it: to be told apart is to be within ½.
     return Finding(
-        f"‖h‖/Z at α={max(end.alpha for end in largest.values()):g}: "
-        + ", ".join(f"{share:.3f} (c={c:g})" for c, share in over.items())
-        + "; its growth with log α over that of Z, log log A allowed for: "
-        + ", ".join(f"{ahead:.3f}" for ahead in growth)
+        f"γ_ntk·‖h‖, log log A allowed for, is log(α^{{kc}}/λ) + const with k = {found} over all α and c, for "
+        f"{factor}; ‖h‖/Z at α={max(end.alpha for end in largest.values()):g}: "
+        + ", ".join(f"{end.gamma * end.size / gamma_z[c]:.3f} (c={c:g})" for c, end in largest.items())
         + f"; f/Z off by up to {worst:.2f} of its largest limit over {len(fresh)} fresh x",
-        all(abs(ahead - 1) <= 0.03 for ahead in growth),
+        is_law(found, factor, 3 - factor),
     )
 
 
-def _growth(ends: list[_End]) -> float:
-    """How much γ_ntk·‖h‖ grows with log α between the two largest α."""
-    before, after = ends[-2:]
-    return float(after.gamma * (after.size - before.size) / np.log(after.alpha / before.alpha))
+def _share_of_c(ends: dict[float, list[_End]]) -> Interval:
+    """k of F(e^q) = const·α^{kc}/λ with q = γ_ntk·‖h‖, by least squares; the proof's F brings the log log A."""
+    every = [(c, end) for c, group in ends.items() for end in group]
+    sizes = np.array([end.gamma * end.size for _, end in every])
+    left = np.exp(sizes + np.log(sizes)) * [end.decay for _, end in every]
+    return power_law([end.alpha**c for c, end in every], left)
+
+
+def _moves_finding(ends: dict[float, list[_End]], alphas: list[float], expected: dict[float, float]) -> Finding:
+    """‖e^{λt}θ/α − θ̄‖/log A as powers of α, by c: α^{−kc} and α^{−(k−1)c} are told apart if within c/2 of it."""
+    powers = laws(alphas, by_c(ends, lambda end: end.moved / np.log(end.A)))
+    return Finding(
+        f"‖e^{{λt}}θ/α − θ̄‖/log A goes like {in_words(powers)}, for "
+        + ", ".join(f"α^{power:g}" for power in expected.values()),
+        all(is_law(power, expected[c], expected[c] + c) for c, power in powers.items()),
+    )
+
+
+def _margins_finding(every: list[_End], allowed: float) -> Finding:
+    """min qᵢ − log(1/𝓛), which `allowed` says how much may be missing of."""
+    short = [end.margins.min() + end.log_loss for end in every]
+    return Finding(
+        f"min qᵢ − log(1/𝓛) between {min(short):.2f} and {max(short):.2f}, for {0.0 - allowed:.2f} or more",
+        min(short) >= -allowed and max(short) <= 0,
+    )
+
+
+def _below(shares: list[float]) -> Finding:
+    return Finding(f"𝓛 over it, {len(shares)} runs: {_range(shares)}", max(shares) <= 1)
+
+
+def _above(shares: list[float]) -> Finding:
+    return Finding(f"𝓛 over it, G the largest ‖∇f‖ that ε_max allows: {_range(shares)}", min(shares) >= 1)
 
 
 def _inverse(y: float) -> float:
