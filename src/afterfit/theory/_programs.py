@@ -143,6 +143,8 @@ def _margin_multipliers(features: Float[np.ndarray, "d m"]) -> Float[np.ndarray,
         if np.max(A.T @ (wanted - A @ u)) <= 1e-6:
             break
         order = rng.permutation(m)  # where many columns are alike, SciPy's can stop short: not in another order
+    else:
+        raise Unanswered("non-negative least squares stopped short of the solution, in ten orders of the examples")
     short = 1 - np.sum(u)  # 1 − Σu = ‖residual‖², which is 0 where the zᵢ have 0 in their convex hull
     if short < 1e-11:
         raise NotSeparableError("the data are not linearly separable: no direction has a positive margin on them")
