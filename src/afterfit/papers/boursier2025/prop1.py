@@ -187,7 +187,7 @@ def _converge(seen: _Apart) -> Finding:
 
 
 def _below(apart: Mapping[str, _Apart], factor: float) -> Finding:
-    """Whether all distances are below factor·λT·sup ‖w‖: at factor 1 the bound with c = 0, and so below it for any c."""
+    """Whether all distances are below factor·λT·sup ‖w‖: at factor 1 the bound with c = 0, below it for any c."""
     shares = {
         f"{name}, T={T:g}": np.max(sup / np.array(_DECAYS)) / (factor * float(T) * seen.size)
         for name, seen in apart.items()
