@@ -41,9 +41,9 @@ class Prop2(Entry):
         "examples: the diagonal net u² − v² and matrix completion by UVᵀ with r = m + n columns. As λ → 0 it comes to "
         "w̃°, the Riemannian flow of ½‖w‖² among the interpolating parameters from Φ(w₀), the limit of the "
         "unregularised flow, uniformly on [ε, T], here three of them. The two are computed apart: w̃^λ as the flow of "
-        "the whole objective, w̃° with a projection and no λ. They are compared in all parameters, kept at a grid of slow "
-        "times; tolerances are tight, since the distance to measure is of order λ. T is short of the singular points "
-        "to which sparse and low-rank data lead."
+        "the whole objective, w̃° with a projection and no λ. They are compared in all parameters, kept at a grid of "
+        "slow times; tolerances are tight, since the distance to measure is of order λ. T is short of the singular "
+        "points to which sparse and low-rank data lead."
     )
     notes = (
         "That w̃° stays among the parameters that fit is built into its method, so it is looked for in w̃^λ, which knows "
@@ -155,7 +155,7 @@ class Prop2(Entry):
     @correction(
         joined_only_there,
         "Lemma 2 holds for every t(λ) with t(λ) → 0 and t(λ)/λ → ∞, such as √λ or λ^(3/4)",
-        why="Up to slow time t(λ) the drift along M is of order t(λ), which tends to 0, and the fast phase is over once "
+        why="Up to slow time t(λ) the drift along M is of order t(λ), which tends to 0; the fast phase is over once "
         "t(λ)/λ → ∞. The order −λ ln λ comes from the bound e^{ct} of (9), which is not sharp near M.",
         touches="No: Lemma 2 and Prop. 2 need one such time. That the junction is at −λ ln λ is not shown.",
     )
