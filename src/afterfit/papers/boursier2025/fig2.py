@@ -8,7 +8,7 @@ import numpy as np
 
 import afterfit as af
 from afterfit.papers import Entry, Finding, claim, control, once, run_all
-from afterfit.papers._measure import share
+from afterfit.papers._measure import relative_distance, share
 from afterfit.papers.boursier2025 import PAPER
 
 if TYPE_CHECKING:
@@ -306,8 +306,12 @@ def _draw(run: af.Run) -> _Draw:
     def value(W: np.ndarray) -> float:
         return float(np.sum((run.data.inputs.mask * (W - truth)) ** 2) + decay * np.linalg.norm(W, "nuc"))
 
-    gaps = tuple(float(np.linalg.norm(W - truth) / np.linalg.norm(truth)) for W in (end, best))
-    return _Draw(*(value(W) / value(best) - 1 for W in (end, midway, truth)), gaps)
+    def above(W: np.ndarray) -> float:
+        return value(W) / value(best) - 1
+
+    return _Draw(
+        above(end), above(midway), above(truth), (relative_distance(end, truth), relative_distance(best, truth))
+    )
 
 
 def _convex_end(run: af.Run) -> np.ndarray:

@@ -214,6 +214,22 @@ class Linear(Entry):
         return Finding(f"{off.measured}, from the start of the other runs", off.holds and not on.holds)
 
     @claim(
+        "proof of Lemma 7: dF_λ/dt ≤ −‖∇F‖² + λ‖w‖‖∇F‖",
+        says="dF_λ(w^λ)/dt = −‖∇F_λ‖² ≤ −‖∇F‖² + λ‖w^λ‖‖∇F‖ (App. B.4)",
+    )
+    def lowers(self, flow: af.Run, posed: Regression) -> Finding:
+        return _lowers(flow, posed, 1.0)
+
+    @correction(
+        lowers,
+        "dF_λ/dt ≤ −‖∇F‖² + 2λ‖w‖‖∇F‖",
+        why="−‖∇F + λw‖² = −‖∇F‖² − 2λ⟨∇F, w⟩ − λ²‖w‖²: the product has a 2, and ⟨∇F, w⟩ may be −‖∇F‖‖w‖.",
+        touches="No: R₁ becomes 2R₁, in Lemma 7 and in the proof of Prop. 4, where R₁ → 0 all the same.",
+    )
+    def lowers_with_two(self, flow: af.Run, posed: Regression) -> Finding:
+        return _lowers(flow, posed, 2.0)
+
+    @claim(
         "gradient descent follows the flow to first order in its step size",
         says="the flow is the limit of small steps (the closed form is of the flow)",
     )
@@ -307,6 +323,22 @@ def _differ(free: af.Run) -> Finding:
     apart = np.linalg.norm(free.params["weights"] - posed.least) / np.linalg.norm(posed.w0)
     return Finding(
         f"‖lim w^GF − X⁺y‖/‖w₀‖ = {apart:.2g}, where ‖w₀‖ = {np.linalg.norm(posed.w0):.2g}", bool(apart > 1e-6)
+    )
+
+
+def _lowers(flow: af.Run, posed: Regression, factor: float) -> Finding:
+    """Whether −‖∇F_λ‖² ≤ −‖∇F‖² + factor·λ‖w‖‖∇F‖ on the way from 0 to X⁺y, along which F pulls w outwards."""
+    decay = flow.spec["penalty"]["strength"]
+    shares = []
+    for part in np.linspace(0.1, 0.9, 9):
+        w = part * posed.least
+        slope = posed.X.T @ (posed.X @ w - posed.y)
+        size = np.linalg.norm(slope)
+        gained = size**2 - np.sum((slope + decay * w) ** 2)
+        shares.append(float(gained / (factor * decay * np.linalg.norm(w) * size)))
+    return Finding(
+        f"‖∇F‖² − ‖∇F_λ‖² is {min(shares):.3g} to {max(shares):.3g} times {factor:g}·λ‖w‖‖∇F‖ at 9 points",
+        max(shares) <= 1,
     )
 
 

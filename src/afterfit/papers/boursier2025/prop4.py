@@ -82,24 +82,27 @@ class Prop4(Entry):
             n, d, size, decays, seeds = 8, 20, 6, (1e-3, 1e-4, 1e-5, 1e-6), (5, 10, 10)
         else:
             n, d, size, decays, seeds = 5, 12, 4, (1e-3, 1e-4, 1e-5), (2, 5, 6)
-        matrix = af.tasks.MatrixCompletion(size, size, size, observed=0.6), af.models.MatrixFactorisation(2 * size)
+        matrix = af.tasks.MatrixCompletion(size, size, size, observed=0.6)
+        dense = af.tasks.SparseRegression(n=n, d=d, sparsity=d, entries="gaussian")
+        sparse = af.tasks.SparseRegression(n=n, d=d, sparsity=1)
         net = af.models.DiagonalNet(depth=2)
-        dense = af.tasks.SparseRegression(n=n, d=d, sparsity=d, entries="gaussian"), net
-        sparse = af.tasks.SparseRegression(n=n, d=d, sparsity=1), net
         posed = {
-            Start(setting, seed): (*of, seed)
-            for (setting, of), many in zip(
-                {_MATRIX: matrix, _DENSE: dense, _SPARSE: sparse}.items(), seeds, strict=True
-            )
+            _MATRIX: _flow(matrix, af.models.MatrixFactorisation(2 * size)),
+            _DENSE: _flow(dense, net),
+            _SPARSE: _flow(sparse, net),
+        }
+        starts = {
+            Start(setting, seed): flow.set({"seed": seed})
+            for (setting, flow), many in zip(posed.items(), seeds, strict=True)
             for seed in range(_FIRST_SEED, _FIRST_SEED + many)
         }
         return {
             "flows": {
-                Cell(*start, decay): _decayed(*of, decay, decays[-1])
-                for start, of in posed.items()
+                Cell(start.setting, start.seed, decay): _decayed(flow, decay, decays[-1])
+                for start, flow in starts.items()
                 for decay in (*decays, 0.0)
             },
-            "limits": {start: _limit(*of) for start, of in posed.items() if start.setting != _SPARSE},
+            "limits": {start: _limit(flow) for start, flow in starts.items() if start.setting != _SPARSE},
         }
 
     def picture(self, by_start: Mapping[Start, Mapping[float, af.Run]]) -> Figure:
@@ -265,25 +268,27 @@ class Prop4(Entry):
         return _come_to_sparse_points(_SPARSE, at, by_start)
 
 
-def _decayed(task: af.tasks.Task, model: af.models.Model, seed: int, decay: float, weakest: float) -> af.Experiment:
-    """The flow with weight decay to slow time 1000; without, to the same time as with the weakest."""
+def _flow(task: af.tasks.Task, model: af.models.Model) -> af.Experiment:
     return af.Experiment(
         task=task,
         model=model,
-        penalty=af.penalties.L2(decay),
-        dynamics=af.dynamics.GradientFlow(until=_LONG / (decay or weakest), **_TIGHT),
+        penalty=af.penalties.L2(0.0),
+        dynamics=af.dynamics.GradientFlow(until=_LONG, **_TIGHT),
         init=af.inits.Gaussian(1.0),
-        seed=seed,
         observations=50,
-        checkpoints=(_FAST, 1 / decay) if decay else 0,
     )
 
 
-def _limit(task: af.tasks.Task, model: af.models.Model, seed: int) -> af.Experiment:
+def _decayed(flow: af.Experiment, decay: float, weakest: float) -> af.Experiment:
+    """The flow with weight decay to slow time 1000; without, to the same time as with the weakest."""
+    kept = [_FAST, 1 / decay] if decay else 0
+    until = _LONG / (decay or weakest)
+    return flow.set({"penalty.strength": decay, "dynamics.until": until, "checkpoints": kept})
+
+
+def _limit(flow: af.Experiment) -> af.Experiment:
     """w̃°, to slow time 1000."""
-    return dataclasses.replace(
-        _decayed(task, model, seed, 0.0, 1.0), dynamics=af.dynamics.RiemannianFlow(until=_LONG, **_TIGHT)
-    )
+    return dataclasses.replace(flow, dynamics=af.dynamics.RiemannianFlow(until=_LONG, **_TIGHT))
 
 
 def _kept(by_start: Mapping[Start, Mapping[float, af.Run]], when: Callable[[float], float]) -> _Ends:
