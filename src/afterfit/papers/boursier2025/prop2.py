@@ -27,7 +27,7 @@ _DECAYS = (1e-3, 1e-4, 1e-5, 1e-6)
 _INTERVALS = ((0.02, 2.0), (0.1, 2.0), (0.1, 4.0))
 _FIRST = 1e-8  # in slow time: for the smallest λ, before the fast phase
 _LANDED = 1e-9  # in slow time: w̃° is at Φ(w₀)
-_FAST = 0.01  # in training time: within the fast phase
+_FAST = 0.02  # in training time: within the fast phase
 _JUNCTIONS = (1 / 2, 3 / 4)  # powers of λ, all of them slower than −λ log λ and faster than 1
 _Settings = Mapping[str, Mapping[float, "af.Run"]]
 
@@ -213,9 +213,7 @@ def _flows(task: af.tasks.Task, model: af.models.Model, times: np.ndarray) -> di
     flows: dict[float, af.dynamics.Dynamics] = {
         decay: af.dynamics.GradientFlow(until=times[-1] / decay, first=_FIRST / decay, **tight) for decay in _DECAYS
     }
-    kept_at = {decay: (_FAST, *_junctions(decay), *(times / decay)) for decay in _DECAYS}
     flows[0.0] = af.dynamics.RiemannianFlow(until=times[-1], first=_FIRST, **tight)
-    kept_at[0.0] = (_LANDED, *times)
     return {
         decay: af.Experiment(
             task=task,
@@ -224,15 +222,17 @@ def _flows(task: af.tasks.Task, model: af.models.Model, times: np.ndarray) -> di
             dynamics=flow,
             init=af.inits.Gaussian(1.0),
             observations=60,
-            checkpoints=tuple(float(t) for t in kept_at[decay]),
+            checkpoints=tuple(tau / (decay or 1.0) for tau in _kept_at(times)),
         )
         for decay, flow in flows.items()
     }
 
 
-def _junctions(decay: float) -> list[float]:
-    """The training times t(λ)/λ for the powers t(λ) of λ."""
-    return [decay ** (power - 1) for power in _JUNCTIONS]
+def _kept_at(times: np.ndarray) -> list[float]:
+    """The slow times of interest, of any λ, at which all flows keep their parameters."""
+    junctions = [decay**power for decay in _DECAYS for power in _JUNCTIONS]
+    slow = [_LANDED, *(decay * _FAST for decay in _DECAYS), *junctions, *times]
+    return sorted({float(f"{tau:.12g}") for tau in slow})
 
 
 @dataclasses.dataclass(frozen=True)
