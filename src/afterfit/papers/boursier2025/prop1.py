@@ -228,4 +228,4 @@ def _show_gaps(ax: Axes, group: Mapping[float, af.Run], curve: str) -> None:
     af.plot.log_time_axes(ax)
     ax.set_xlim(t[0], t[-1])
     af.plot.mark_phases(ax, free.verdict)
-    af.plot.legend_below(ax, ncols=6)
+    af.plot.legend_below(ax, ncols=3)

@@ -60,8 +60,7 @@ class Prop4(Entry):
         "not isolated, since UQ and VQ serve as well for a rotation Q; the diagonal net u² − v² on dense data, whose "
         "least-norm point is regular and isolated; and on sparse data, where it is singular and no theorem holds "
         "(App. C, Dealing with singularities). Diagonal nets are followed in their own parameters, not in dual "
-        "variables. The picture's distances are from a convex solver's solution, whose singular values are right to "
-        "about 10⁻⁵."
+        "variables."
     )
     notes = (
         "Seeds are 30, 31, 32, … and none is left out; in earlier rows they had been picked for runs that end soon. "
@@ -105,13 +104,18 @@ class Prop4(Entry):
             "limits": {start: _limit(flow) for start, flow in starts.items() if start.setting != _SPARSE},
         }
 
-    def picture(self, by_start: Mapping[Start, Mapping[float, af.Run]]) -> Figure:
+    def picture(self, by_start: Mapping[Start, Mapping[float, af.Run]], limits: Mapping[Start, af.Run]) -> Figure:
         figure = af.plot.Figure(figsize=(13.5, 4.6), layout="constrained")
         for ax, setting in zip(figure.subplots(1, 3), (_MATRIX, _DENSE, _SPARSE), strict=True):
-            _show_distances(ax, by_start[Start(setting, _FIRST_SEED)])
-            of = r"\sigma(UV^\top)" if setting == _MATRIX else r"\beta"
-            ax.set(ylabel=f"relative distance of ${of}$ to that of least norm")
-            ax.set_title(f"{setting}, seed {_FIRST_SEED}", pad=18)  # above the phases' labels
+            start = Start(setting, _FIRST_SEED)
+            name, of = ("singular_values", r"\sigma(UV^\top)") if setting == _MATRIX else ("weights", r"\beta")
+            if setting == _SPARSE:
+                _show_distances(ax, by_start[start], name, _min_l1(by_start[start][0.0]))
+                ax.set(ylabel=f"relative distance of ${of}$ to that of min-L1")
+            else:
+                _show_distances(ax, by_start[start], name, limits[start].curves[name][-1].values)
+                ax.set(ylabel=rf"relative distance of ${of}$ to that of $\lim\,\tilde w^\circ$")
+            ax.set_title(f"{setting}, seed {start.seed}", pad=18)  # above the phases' labels
         return figure
 
     @once
@@ -404,24 +408,18 @@ def _from_min_l1(end: EndPoint, run: af.Run) -> float:
     return relative_distance(np.abs(end.w), goal)
 
 
-def _show_distances(ax: Axes, group: Mapping[float, af.Run]) -> None:
-    """How far the predictors are from that of least norm, over time, for every λ."""
+def _show_distances(ax: Axes, group: Mapping[float, af.Run], name: str, goal: np.ndarray) -> None:
+    """How far what the runs record under a name is from a goal, over time, for every λ."""
+
+    def distances(run: af.Run) -> tuple[np.ndarray, np.ndarray]:
+        curves = run.curves.isel(time=slice(1, None))
+        return curves["time"].values, np.linalg.norm(curves[name].values - goal, axis=1) / np.linalg.norm(goal)
+
     for style, (decay, run) in zip(LINES, decayed(group).items(), strict=False):
-        ax.plot(*_distance_curve(run), **style, label=label(decay))
-    ax.plot(*_distance_curve(group[0.0]), color="#0072B2", ls=":", lw=2.0, label=r"$\lambda=0$")
+        ax.plot(*distances(run), **style, label=label(decay))
+    ax.plot(*distances(group[0.0]), color="#0072B2", ls=":", lw=2.0, label=r"$\lambda=0$")
     ax.set(yscale="log")
     af.plot.log_time_axes(ax)
     weakest = min(decayed(group))
     af.plot.mark_phases(ax, group[weakest].verdict)
     af.plot.legend_below(ax, ncols=3, title=f"phases marked: {label(weakest)}")
-
-
-def _distance_curve(run: af.Run) -> tuple[np.ndarray, np.ndarray]:
-    """Times, and the relative distance of the predictor (singular values of a matrix) from that of least norm."""
-    curves, data = run.curves.isel(time=slice(1, None)), run.data
-    if run.spec["model"]["kind"] == "MatrixFactorisation":
-        X, y = af.theory.single_entries(data.inputs.mask), data.truth[data.inputs.mask > 0]
-        name, best = "singular_values", np.linalg.svd(af.theory.min_nuclear(X, y), compute_uv=False)
-    else:
-        name, best = "weights", af.theory.min_l1(data.inputs, data.targets)
-    return curves["time"].values, np.linalg.norm(curves[name].values - best, axis=1) / np.linalg.norm(best)
