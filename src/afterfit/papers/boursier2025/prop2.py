@@ -27,7 +27,7 @@ _DECAYS = (1e-3, 1e-4, 1e-5, 1e-6)
 _INTERVALS = ((0.02, 2.0), (0.1, 2.0), (0.1, 4.0))
 _FIRST = 1e-8  # in slow time: for the smallest λ, before the fast phase
 _LANDED = 1e-9  # in slow time: w̃° is at Φ(w₀)
-_FAST = 0.02  # in training time: within the fast phase
+_FAST = 0.005  # in training time: within the fast phase
 _JUNCTIONS = (1 / 2, 3 / 4)  # powers of λ, all of them slower than −λ log λ and faster than 1
 _Settings = Mapping[str, Mapping[float, "af.Run"]]
 
