@@ -22,31 +22,56 @@ _RANK = 1e-3  # singular values of J below this share of the largest are those o
 
 @dataclasses.dataclass(frozen=True)
 class EndPoint:
-    """The end of a run, and ½‖w‖² on the manifold M = {w : f(w) = y} at the nearest point of M.
+    """A point w of a run, and ½‖w‖² on the manifold M = {w : f(w) = y} at the point of M `nearest` to it.
 
-    `unfinished` is ‖∇F + λw‖/‖λw‖ at the end itself, `distance` that to M over ‖w‖; `slope` is ‖P∇h‖/‖∇h‖,
-    `curvature` the least eigenvalue of the Riemannian Hessian, and `rank` that of the Jacobian of the `outputs`.
+    `unfinished` is ‖∇F + λw‖/‖λw‖ at w itself, `pulls` are −2(f − y)/λ there: for F = ‖f − y‖², w = Jᵀ·pulls where
+    ∇F + λw = 0. On M, `J` is the Jacobian of the outputs, `slope` is ‖P∇h‖/‖∇h‖ for h = ½‖w‖² and `curvature` the least
+    eigenvalue of its Riemannian Hessian.
     """
 
+    w: np.ndarray
+    nearest: np.ndarray
     unfinished: float
-    distance: float
-    slope: float
+    pulls: np.ndarray
+    J: np.ndarray
+    tangent: np.ndarray  # an orthonormal basis of Ker J: P = tangent·tangentᵀ
     curvature: float
-    rank: int
-    outputs: int
+
+    @property
+    def distance(self) -> float:
+        """That to M, over ‖w‖."""
+        return float(np.linalg.norm(self.w - self.nearest) / np.linalg.norm(self.nearest))
+
+    @property
+    def slope(self) -> float:
+        return float(np.linalg.norm(self.tangent.T @ self.nearest) / np.linalg.norm(self.nearest))
+
+    @property
+    def outputs(self) -> int:
+        return len(self.J)
+
+    @property
+    def rank(self) -> int:
+        """That of J."""
+        return self.J.shape[1] - self.tangent.shape[1]
+
+    @property
+    def strict(self) -> bool:
+        """Whether it is at rest at a regular point of M where ½‖w‖² has a strict minimum."""
+        return self.slope <= 1e-6 and self.rank == self.outputs and self.curvature > 0
 
 
-def end_point(run: af.Run) -> EndPoint:
-    """Where a run ends, seen from the manifold."""
+def end_point(run: af.Run, params: PyTree[np.ndarray] | None = None) -> EndPoint:
+    """Where a run ends, or some parameters that it kept, seen from the manifold."""
     import jax
 
     instance = af.theory.instance_of(run)
+    decay = run.spec["penalty"]["strength"]
     with jax.enable_x64(True):
         at = functools.partial(_derivatives(), instance.problem, instance.initial)
-        outputs = instance.problem.data.n
-        end = w = flat(run)
+        end = w = flat(run) if params is None else np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(params)])
         nu = np.zeros(np.size(instance.problem.data.targets))
-        total = np.asarray(at(end, nu)[0])
+        total, first, _, _ = map(np.asarray, at(end, nu))
         for _ in range(6):  # Gauss–Newton, from O(λ) away
             _, misfit, J, _ = map(np.asarray, at(w, nu))
             w = w - np.linalg.pinv(J, rcond=_RANK) @ misfit
@@ -54,16 +79,15 @@ def end_point(run: af.Run) -> EndPoint:
         nu = np.linalg.pinv(J.T, rcond=_RANK) @ w
         hessian = np.asarray(at(w, nu)[3])
     _, sigma, Vt = np.linalg.svd(J)
-    rank = int(np.sum(sigma > _RANK * sigma[0]))
-    tangent = Vt[rank:].T  # an orthonormal basis of Ker J: P = tangent·tangentᵀ
-    pull = run.spec["penalty"]["strength"] * np.linalg.norm(end)
+    tangent = Vt[int(np.sum(sigma > _RANK * sigma[0])) :].T
     return EndPoint(
-        unfinished=float(np.linalg.norm(total) / pull) if pull else 0.0,
-        distance=float(np.linalg.norm(w - end) / np.linalg.norm(w)),
-        slope=float(np.linalg.norm(tangent.T @ w) / np.linalg.norm(w)),
+        w=end,
+        nearest=w,
+        unfinished=float(np.linalg.norm(total) / (decay * np.linalg.norm(end))) if decay else 0.0,
+        pulls=-2 * first / decay if decay else np.zeros_like(first),
+        J=J,
+        tangent=tangent,
         curvature=float(np.linalg.eigvalsh(tangent.T @ hessian @ tangent)[0]),
-        rank=rank,
-        outputs=outputs,
     )
 
 

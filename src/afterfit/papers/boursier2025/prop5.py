@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 import afterfit as af
-from afterfit.papers import Entry, Finding, claim, once, run_all
+from afterfit.papers import Entry, Finding, claim, control, correction, once, run_all
+from afterfit.papers._measure import relative_distance
 from afterfit.papers._paths import flat
 from afterfit.papers.boursier2025 import PAPER
 from afterfit.papers.boursier2025.hessians import (
@@ -46,6 +47,11 @@ class Prop5(Entry):
         "way, and Assumption 2 holds only locally. Null coordinates are needed for a drop but are not enough: with "
         "uᵢ = vᵢ = 0 for some i the rank is still n as long as n others are active."
     )
+    notes = (
+        "That the critical set has singularities at points with null coordinates (before Prop. 5) is over-broad: where "
+        "n coordinates are active the rank is n, and nearby critical points interpolate. All its singularities on M "
+        "are among such points, which is what Prop. 5 needs."
+    )
 
     def runs(self, scale: str) -> dict[str, af.Experiment | dict[int, af.Experiment]]:
         n, d, size, decay = (10, 30, 8, 1e-4) if scale == "paper" else (5, 12, 4, 1e-3)
@@ -56,7 +62,8 @@ class Prop5(Entry):
             task=vector,
             model=af.models.DiagonalNet(depth=2),
             penalty=af.penalties.L2(decay),
-            dynamics=af.dynamics.GradientFlow(until=20 / decay, first=1e-3, rtol=1e-8, atol=1e-12),
+            # In u and v themselves: the law of u ⊙ v, which `slow_spectrum` uses, is built into the dual variables.
+            dynamics=af.dynamics.GradientFlow(until=20 / decay, first=1e-3, rtol=1e-8, atol=1e-12, method="implicit"),
             init=af.inits.Gaussian(1.0, seed=0),
             observations=120,
         )
@@ -123,15 +130,17 @@ class Prop5(Entry):
         net_ends: Mapping[str, af.theory.Manifold],
         completion_ends: Sequence[af.theory.Manifold],
     ) -> Finding:
-        ends = [*net_ends.values(), *completion_ends]
-        misfit = max(end.misfit for end in ends)
         null = min(np.abs(flat(run)).min() for run in nets.values())
         singular = min(_stacked(run.params)[-1] for run in completions.values())
+        found = _regular([*net_ends.values(), *completion_ends], null)
         return Finding(
-            f"{len(ends)} runs end with ‖f − y‖/‖y‖ at most {misfit:.1g}; the smallest |uᵢ| or |vᵢ| is {null:.2g}, the "
-            f"smallest singular value of W = (U; V) {singular:.2g}",
-            misfit <= 1e-6 and null > 1e-4 and singular > 1e-3,
+            f"{found.measured}, the smallest singular value of W = (U; V) {singular:.2g}",
+            found.holds and singular > 1e-3,
         )
+
+    @control(ends_regular, "the end of the flow with weight decay")
+    def ends_singular(self, slow: af.Run) -> Finding:
+        return _regular([manifold_at(slow.experiment, slow.params)], np.abs(flat(slow)).min())
 
     @claim(
         "Prop. 5: rank n and dimension 2d − n for the diagonal nets",
@@ -140,17 +149,49 @@ class Prop5(Entry):
     def nets_on_a_manifold(
         self, slow: af.Run, nets: Mapping[str, af.Run], net_ends: Mapping[str, af.theory.Manifold]
     ) -> Finding:
-        n, d = _sizes(slow)
-        spectra = [whole_spectrum(run, run.params) for run in nets.values()]
-        whole = {int(np.sum(values > 1e-6 * values[0])) for values in spectra}
-        return Finding(
-            f"n={n}, d={d}, 2d − n = {2 * d - n}: dimension "
-            + ", ".join(f"{end.dimension} ({name})" for name, end in net_ends.items())
-            + f"; rank of the whole Hessian {_several(whole)}, whose next eigenvalue is at most "
-            f"{max(values[n] / values[0] for values in spectra):.1g} of the largest; η = "
-            + ", ".join(f"{end.gap:.2g}" for end in net_ends.values()),
-            all(end.dimension == 2 * d - n for end in net_ends.values()) and whole == {n},
-        )
+        return _of_dimension(_sizes(slow), net_ends, [whole_spectrum(run, run.params) for run in nets.values()])
+
+    @control(nets_on_a_manifold, "an interpolating point with n − 1 active coordinates")
+    def not_where_sparse(self, slow: af.Run) -> Finding:
+        point = point_with_active(slow, _sizes(slow)[0] - 1)
+        at = {"n − 1 active": manifold_at(slow.experiment, point)}
+        return _of_dimension(_sizes(slow), at, [whole_spectrum(slow, point)])
+
+    @claim(
+        "the nets u ⊙ v and u² − v² are one up to a rotation of the coordinates",
+        says="perform a rotation of the coordinates and rewrite the problem as min ‖X(u² − v²) − y‖² (App. C)",
+    )
+    def rotated(self, products: _BySeed) -> Finding:
+        return _rotated(products, 1.0)
+
+    @correction(
+        rotated,
+        "rotated, w₁ ⊙ w₂ is ½(u² − v²)",
+        why="For the rotation u = (w₁ + w₂)/√2, v = (w₁ − w₂)/√2, u² − v² = 2·w₁ ⊙ w₂. Without the ½, u and v are "
+        "halves of sums and differences, which is no rotation and changes the speed of the flow.",
+        touches="No: Prop. 5 holds for either. The norm that is minimised is 2‖β‖₁ for w₁ ⊙ w₂, ‖β‖₁ for u² − v².",
+    )
+    def rotated_with_a_half(self, products: _BySeed) -> Finding:
+        return _rotated(products, 0.5)
+
+    @claim(
+        "Lemma 5: near M, F is as on M",
+        says="for any w ∈ U∖M, F(w) = sup_{x∈M} F(x) (App. B.2)",
+    )
+    def flat_near(self, differences: _BySeed) -> Finding:
+        near = _losses_near(differences)
+        return Finding(f"F at most {max(near):.1g}·F(w₀) near M, where it is 0 on M", max(near) <= 0)
+
+    @correction(
+        flat_near,
+        "F(w) > sup_{x∈M} F(x)",
+        why="F(w) − F* = ∫‖∇F(φ(w, t))‖²dt > 0, as the proof concludes. The minus signs before that integral and the "
+        "one of ∇F are slips, too: Φ(w) = w − ∫∇F.",
+        touches="No: the lemma is used with the sign >, in Lemmas 3 and 7.",
+    )
+    def higher_near(self, differences: _BySeed) -> Finding:
+        near = _losses_near(differences)
+        return Finding(f"F at least {min(near):.1g}·F(w₀) at {len(near)} points near M", min(near) > 0)
 
     @claim(
         "Prop. 6: constant rank for matrix sensing at invertible W, r = n",
@@ -160,54 +201,79 @@ class Prop5(Entry):
         ends = [manifold_at(run.experiment, run.params) for run in sensed]
         least = min(np.linalg.svd(run.params["W"], compute_uv=False)[-1] for run in sensed)
         N, size, _ = sensed[0].data.inputs.shape
+        found = _of_rank(ends, sensing_rank)
         return Finding(
-            f"{N} measurements of WWᵀ, W {size} x {size}: rank {_several(end.rank for end in ends)} at "
-            f"{len(ends)} points, that of 𝒜*𝒜 is {sensing_rank}; ‖f − y‖/‖y‖ is {max(end.misfit for end in ends):.1g}, "
-            f"the smallest singular value of W {least:.2g}",
-            {end.rank for end in ends} == {sensing_rank} and all(end.interpolates for end in ends) and least > 1e-3,
+            f"{N} measurements of WWᵀ, W {size} x {size}, {found.measured}, that of 𝒜*𝒜; the smallest singular value "
+            f"of W is {least:.2g}",
+            found.holds and least > 1e-3,
         )
+
+    @control(sensing_on_a_manifold, "an interpolating W of rank 1")
+    def not_at_a_singular_square(self, low_square: af.theory.Manifold, sensing_rank: int) -> Finding:
+        return _of_rank([low_square], sensing_rank)
 
     @claim(
         "Prop. 6, lifted: constant rank for matrix completion by UVᵀ, r = m + n",
         says="matrix completion is matrix sensing for W = (U; V)",
     )
     def completion_on_a_manifold(self, completions: _BySeed, completion_ends: Sequence[af.theory.Manifold]) -> Finding:
-        seen = completions[0].data.n
+        found = _of_rank(completion_ends, completions[0].data.n)
         return Finding(
-            f"{seen} entries observed: rank {_several(end.rank for end in completion_ends)} at "
-            f"{len(completion_ends)} points, dimension {_several(end.dimension for end in completion_ends)}",
-            {end.rank for end in completion_ends} == {seen},
+            f"{found.measured}, the observed entries; dimension {_several(end.dimension for end in completion_ends)}",
+            found.holds,
         )
+
+    @control(completion_on_a_manifold, "interpolating factors of rank 1")
+    def not_at_singular_factors(self, completions: _BySeed, low_factors: af.theory.Manifold) -> Finding:
+        return _of_rank([low_factors], completions[0].data.n)
 
     @claim(
         "diagonal net: the rank drops where fewer than n coordinates are active",
         says="the critical set has singularities for points who have null coordinates",
     )
     def drops_where_sparse(self, slow: af.Run) -> Finding:
+        n, _ = _sizes(slow)
+        return _ranks(slow, lambda active: min(active, n))
+
+    @control(drops_where_sparse, "a drop at every point with a null coordinate")
+    def drops_at_any_null(self, slow: af.Run) -> Finding:
         n, d = _sizes(slow)
-        points = {s: manifold_at(slow.experiment, point_with_active(slow, s)) for s in (1, n - 1, n, d - 1, d)}
-        return Finding(
-            "rank "
-            + ", ".join(f"{point.rank} ({s} of {d} active)" for s, point in points.items())
-            + f" at interpolating points with uᵢ = vᵢ = 0 for the others: below {n} only with fewer than {n} active; "
-            "Prop. 5 holds on more than (ℝ*)^2d",
-            all(point.rank == min(s, n) and point.interpolates for s, point in points.items()),
-        )
+        return _ranks(slow, lambda active: n if active == d else min(active, n - 1))
+
+    @once
+    def low_factors(self, completions: _BySeed) -> af.theory.Manifold:
+        """M at factors U, V of rank 1."""
+        return manifold_at(completions[0].experiment, low_rank_factors(completions[0]))
+
+    @once
+    def low_square(self, sensed: Sequence[af.Run]) -> af.theory.Manifold:
+        """M at a W of rank 1."""
+        poor = _sensing(sensed[0].spec["task"]["rows"], 1, 0)
+        return manifold_at(poor, {"W": root(poor.draw().truth)})
 
     @claim(
         "matrices: the rank drops at low-rank W",
         says="singular points might be those of least norm: low-rank matrices",
     )
-    def drops_at_low_rank(self, completions: _BySeed, sensed: Sequence[af.Run], sensing_rank: int) -> Finding:
-        completion = completions[0]
-        low = manifold_at(completion.experiment, low_rank_factors(completion))
-        poor = _sensing(sensed[0].spec["task"]["rows"], 1, 0)
-        square = manifold_at(poor, {"W": root(poor.draw().truth)})
-        return Finding(
-            f"at interpolating points of rank 1: {low.rank} of {completion.data.n} (UVᵀ), {square.rank} of "
-            f"{sensing_rank} (WWᵀ)",
-            low.interpolates and square.interpolates and low.rank < completion.data.n and square.rank < sensing_rank,
-        )
+    def drops_at_low_rank(
+        self,
+        completions: _BySeed,
+        low_factors: af.theory.Manifold,
+        low_square: af.theory.Manifold,
+        sensing_rank: int,
+    ) -> Finding:
+        return _drop({"UVᵀ": (low_factors, completions[0].data.n), "WWᵀ": (low_square, sensing_rank)})
+
+    @control(drops_at_low_rank, "the ends of training without penalty")
+    def no_drop_where_regular(
+        self,
+        completions: _BySeed,
+        completion_ends: Sequence[af.theory.Manifold],
+        sensed: Sequence[af.Run],
+        sensing_rank: int,
+    ) -> Finding:
+        square = manifold_at(sensed[0].experiment, sensed[0].params)
+        return _drop({"UVᵀ": (completion_ends[0], completions[0].data.n), "WWᵀ": (square, sensing_rank)})
 
     @claim(
         "on the way to a singular point the least non-zero eigenvalue has no lower bound",
@@ -225,6 +291,84 @@ class Prop5(Entry):
             f"parameters to {agreement:.1g})",
             eta[-1] <= 1e-4 * eta[0] and agreement <= 1e-4,
         )
+
+    @control(gap_closes, "the flow without weight decay")
+    def gap_stays(self, differences: _BySeed) -> Finding:
+        return self.gap_closes(differences[0])
+
+
+def _regular(ends: Sequence[af.theory.Manifold], null: float) -> Finding:
+    """Whether ends interpolate, and the coordinates there are not 0."""
+    misfit = max(end.misfit for end in ends)
+    return Finding(
+        f"{len(ends)} runs end with ‖f − y‖/‖y‖ at most {misfit:.1g}; the smallest |uᵢ| or |vᵢ| is {null:.2g}",
+        misfit <= 1e-6 and bool(null > 1e-4),
+    )
+
+
+def _of_dimension(
+    sizes: tuple[int, int], ends: Mapping[str, af.theory.Manifold], spectra: Sequence[np.ndarray]
+) -> Finding:
+    """Whether M has dimension 2d − n at some points, and the whole Hessian rank n."""
+    n, d = sizes
+    whole = {int(np.sum(values > 1e-6 * values[0])) for values in spectra}
+    return Finding(
+        f"n={n}, d={d}, 2d − n = {2 * d - n}: dimension "
+        + ", ".join(f"{end.dimension} ({name})" for name, end in ends.items())
+        + f"; rank of the whole Hessian {_several(whole)}, whose next eigenvalue is at most "
+        f"{max(values[n] / values[0] for values in spectra):.1g} of the largest; η = "
+        + ", ".join(f"{end.gap:.2g}" for end in ends.values()),
+        all(end.dimension == 2 * d - n for end in ends.values()) and whole == {n},
+    )
+
+
+def _rotated(products: _BySeed, factor: float) -> Finding:
+    """Whether factor·(u² − v²), with w₁ and w₂ rotated by 45° to u and v, fits where w₁ ⊙ w₂ does."""
+    misfits = []
+    for run in products.values():
+        first, second = np.split(flat(run), 2)
+        u, v = (first + second) / np.sqrt(2), (first - second) / np.sqrt(2)
+        misfits.append(relative_distance(run.data.inputs @ (factor * (u**2 - v**2)), run.data.targets))
+    return Finding(
+        f"‖X({factor:g}·(u² − v²)) − y‖/‖y‖ at most {max(misfits):.1g} at the ends of {len(misfits)} runs of w₁ ⊙ w₂",
+        max(misfits) <= 1e-6,
+    )
+
+
+def _losses_near(runs: _BySeed) -> list[float]:
+    """F/F(w₀) along flows where it is between 10⁻⁹ and 10⁻²: near M, and above rounding."""
+    shares = np.concatenate([(run.curves["train_loss"] / run.curves["train_loss"][0]).values for run in runs.values()])
+    return [float(share) for share in shares if 1e-9 < share < 1e-2]
+
+
+def _of_rank(ends: Sequence[af.theory.Manifold], rank: int) -> Finding:
+    """Whether J has the same, given rank at interpolating points."""
+    misfit = max(end.misfit for end in ends)
+    return Finding(
+        f"rank {_several(end.rank for end in ends)} at {len(ends)} points with ‖f − y‖/‖y‖ at most {misfit:.1g}, "
+        f"beside {rank}",
+        {end.rank for end in ends} == {rank} and all(end.interpolates for end in ends),
+    )
+
+
+def _ranks(slow: af.Run, law: Callable[[int], int]) -> Finding:
+    """Whether the rank at interpolating points is a function of how many coordinates are active."""
+    n, d = _sizes(slow)
+    points = {s: manifold_at(slow.experiment, point_with_active(slow, s)) for s in (1, n - 1, n, d - 1, d)}
+    return Finding(
+        "rank "
+        + ", ".join(f"{point.rank} for {law(s)} ({s} of {d} active)" for s, point in points.items())
+        + " at interpolating points with uᵢ = vᵢ = 0 for the others",
+        all(point.rank == law(s) and point.interpolates for s, point in points.items()),
+    )
+
+
+def _drop(points: Mapping[str, tuple[af.theory.Manifold, int]]) -> Finding:
+    """Whether J has less than its full rank at interpolating points."""
+    return Finding(
+        "rank " + ", ".join(f"{at.rank} of {full} ({name})" for name, (at, full) in points.items()),
+        all(at.interpolates and at.rank < full for at, full in points.values()),
+    )
 
 
 def _descent(task: af.tasks.Task, model: af.models.Model, seed: int) -> af.Experiment:
