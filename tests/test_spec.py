@@ -30,7 +30,7 @@ STEPWISE = {"kind": "piecewise_constant_schedule", "init_value": 1.0, "boundarie
 # Of every noun an instance or two with settings that differ from the defaults.
 NOUNS = [
     tasks.SparseRegression(8, 6, 2, "sign", "gaussian", 0.25, "half_mean", 50, precision="single"),
-    tasks.SparseRecovery(8, 2, 6, scale=0.5, coherence=0.25, snr=1e8, precision="single"),
+    tasks.SparseRecovery(8, 2, 6, scale=0.5, coherence=0.25, snr=1e8, variance=0.2, precision="single"),
     tasks.SparseClassification(8, 6, 2, "gaussian", loss_name="exponential", n_test=10, precision="single"),
     tasks.MarginClassification(8, 6, 3.5, loss_name="exponential", n_test=10, precision="single"),
     tasks.MatrixCompletion(5, 5, 1, truth="multiplication_table", symmetric=True, coherence=0.5, observed=9),
