@@ -7,13 +7,15 @@ import threading
 import time
 
 import jax
+import numpy as np
 import pytest
 from conftest import AT_ONCE
 from test_report import read
 
 import afterfit as af
 from afterfit import theory
-from afterfit._base.allowance import TimeIsUp, time_left, within
+from afterfit._base.allowance import TimeIsUp, time_left, time_to_factorise, within
+from afterfit.theory._routes.manifold import RiemannianLimit
 
 SECONDS = 0.02  # what one piece of the slow constant takes
 PIECES = 40
@@ -30,6 +32,40 @@ def test_the_time_that_is_left_is_the_least_of_all_that_are_allowed():
         with within(1000.0), pytest.raises(TimeIsUp):
             time_left()(101.0)
     time_left()(1e9)
+
+
+def test_a_factorisation_begins_only_if_there_is_time_for_it():
+    time_to_factorise(10**6)  # nobody said anything
+    with within(5.0):
+        time_to_factorise(500, vectors=True)
+        for large in (lambda: time_to_factorise(5000), lambda: time_to_factorise(2900, vectors=True)):
+            with pytest.raises(TimeIsUp):
+                large()
+
+
+def test_what_factorises_a_kernel_asks_for_the_time_first(monkeypatch):
+    rng = np.random.default_rng(0)
+    X, Y = rng.standard_normal((130, 4)), rng.standard_normal((130, 10))
+    experiment = af.Experiment(
+        task=af.tasks.Arrays(X[:110], Y[:110], X[110:], Y[110:]),
+        model=af.models.MLP((150,), activation="tanh"),
+        penalty=af.penalties.L2(1e-3),
+        init=af.inits.He(),
+        dynamics=af.dynamics.GradientDescent(0.01, 200),
+    )
+    for name in ("eigh", "eigvalsh", "lstsq"):
+        monkeypatch.setattr(np.linalg, name, None)
+    instance = theory.posed(experiment)  # 1,100 outputs
+    with jax.enable_x64(True), within(0.2):
+        assert RiemannianLimit.obstacle(instance) is None  # its curvature by products alone
+        for asked in (
+            lambda: RiemannianLimit(instance, np.array([1.0, 10.0])),
+            lambda: instance.kernel_values,
+            lambda: theory.kkt(instance.problem, instance.initial),
+            lambda: theory.hessian_rank(instance.problem, instance.initial),
+        ):
+            with pytest.raises(TimeIsUp):
+                asked()
 
 
 def test_another_thread_may_ask_and_the_share_is_shown():

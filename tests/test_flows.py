@@ -185,7 +185,7 @@ def test_a_flow_without_a_matrix_takes_the_steps_of_the_one_with_it():
 
 
 @pytest.mark.parametrize("hidden", [(16,), (64,), (32, 32), (16, 16, 16)])
-def test_auto_keeps_off_implicit_steps_for_relu_nets_of_any_shape_as_for_those_written_by_a_user(hidden):
+def test_auto_keeps_off_steps_that_kinks_make_short_for_relu_nets_of_any_shape_as_for_those_written_by_a_user(hidden):
     def relu(params, x):
         for layer in params[:-1]:
             x = jax.nn.relu(layer @ x)
@@ -196,8 +196,9 @@ def test_auto_keeps_off_implicit_steps_for_relu_nets_of_any_shape_as_for_those_w
     start = [rng.standard_normal((b, a)) / a**0.5 for a, b in itertools.pairwise(sizes)]
     for model, init in ((MLP(hidden), He()), (af.models.Function(relu, start), af.inits.Own())):
         with jax.enable_x64(True):
-            flow, _ = GradientFlow(1e6).resolve(*posed(model, init, L2(1e-3)))
-        assert flow.method == "stabilised"
+            problem, params = posed(model, init, L2(1e-3))
+            for until in (10.0, 1e6):  # mild or not
+                assert GradientFlow(until).resolve(problem, params)[0].method == "stabilised"
 
 
 def test_auto_follows_a_users_classes():
@@ -499,13 +500,16 @@ def test_the_rows_of_the_jacobian_are_the_gradients_of_the_outputs(name):
     [
         (LASSO, 1e3, "path", "sign"),
         (LASSO | {"penalty": L2(0.01)}, 1e3, "exact", "closed form"),
+        (LASSO | {"penalty": L2(0.01) + L2(0.02)}, 1e3, "exact", "closed form"),
+        (LASSO | {"penalty": ElasticNet(0.01) + L2(0.02)}, 1e3, "proximal", "Sum has kinks, and a proximal map"),
         (SMOOTH["labels"], 1e3, "dual", "14 parameters.*4 dual variables"),
         (SMOOTH["labels"] | {"model": DiagonalProduct(3)}, 1e6, "dual", "21 parameters.*4 dual variables"),
         (SMOOTH["matrix"], 1.0, "explicit", "mild"),
         (SMOOTH["matrix"], 1e6, "implicit", "few"),
         (SMOOTH["matrix"] | {"penalty": Nuclear(0.01)}, 1e6, "proximal", "Nuclear has kinks"),
         (SMOOTH["matrix"] | {"penalty": Nuclear(0.01, of="weights")}, 1e6, "explicit", "has kinks"),
-        (SMOOTH["net"] | {"penalty": GroupLasso(0.01)}, 1e6, "stabilised", "GroupLasso has kinks"),
+        (SMOOTH["net"] | {"penalty": GroupLasso(0.01)}, 1e6, "stabilised", "GroupLasso has kinks.*model has kinks"),
+        (SMOOTH["net"], 10.0, "stabilised", "the model has kinks, at which the steps of others get short"),
         (
             {"task": ModularArithmetic(p=31, fraction=0.9), "model": MLP((4,)), "init": He(), "penalty": L2(1e-4)},
             1e9,

@@ -10,7 +10,7 @@ import pytest
 import afterfit as af
 from afterfit._base import kernels
 from afterfit._base.kernels import gram_of_examples
-from afterfit._base.programs import has_kinks
+from afterfit._base.kinks import has_kinks
 from afterfit._training.train import prepare
 from afterfit.dynamics import _tangent as tangent
 
@@ -43,6 +43,10 @@ def sorted_values(p, x):  # an operation with a result that nobody asks for
     return jax.lax.top_k(p[0] @ x, 3)[0] @ p[1]
 
 
+def padded(mode):
+    return lambda p, x: jnp.sum(jnp.take(p, x, axis=0, mode=mode, fill_value=0.0).sum(0) ** 2)
+
+
 # Of each function: its parameters, its examples, and whether their gradients need not be written out.
 FUNCTIONS = {
     "factors": (lambda p, x: p["U"][x[0]] @ p["V"][x[1]], {"U": random(9, 5), "V": random(8, 5)}, places(9, 8), True),
@@ -68,6 +72,20 @@ FUNCTIONS = {
     "products with transposes": (lambda p, x: (jax.nn.gelu(x[None] @ p[0]) @ p[1])[0], [random(20, 30), random(30, 4)],
                                  random(15, 20), True),
     "results unused": (sorted_values, [random(30, 20), random(3)], random(15, 20), True),
+    "transposed twice": (lambda p, x: p.T[x[0]] @ p.T[x[1]], random(5, 19), places(19, 19), True),
+    "padding, filled in": (padded("fill"), random(30, 6), np.stack(places(34, 34, 34), axis=1), True),
+    "padding, at the border": (padded("clip"), random(30, 6), np.stack(places(34, 34, 34), axis=1), True),
+    "padding, promised not to be": (lambda p, x: jnp.sum(p[x].sum(0) ** 2), random(30, 6),
+                                    np.stack(places(34, 34, 34), axis=1), True),
+    "padding, with several axes": (
+        lambda p, x: jnp.sum(jnp.sin(p.at[x[0], :, x[1]].get(mode="fill", fill_value=0.0))), random(9, 3, 8),
+        places(12, 11), True),
+    "one row outside": (lambda p, x: jnp.sum(p[x] ** 2), random(30, 6), places(34)[0], True),
+    "small whole numbers": (padded("fill"), random(200, 2), np.stack(places(220, 220), axis=1).astype(np.uint8), True),
+    "rows, and rows of the transpose": (lambda p, x: p[x[0]] @ p.T[x[1]], random(20, 20), places(20, 20), False),
+    "the same, not square": (lambda p, x: jnp.sum(p[x[0]]) ** 2 + jnp.sum(p.T[x[1]] ** 2), random(30, 20),
+                             places(30, 20), False),
+    "a Fourier transform": (lambda p, x: jnp.sum(jnp.abs(jnp.fft.fft(x) @ p.T)), random(50, 20), random(15, 20), False),
     "rows and columns of one": (lambda p, x: p[x[0]] @ p[:, x[1]], random(9, 9), places(9, 9), False),
     "one matrix twice": (lambda p, x: jnp.tanh(p @ jnp.tanh(p @ x)) @ x, random(20, 20), random(15, 20), False),
     "diagonal": (lambda p, x: (p[0] ** 2 - p[1] ** 2) @ x, [random(20), random(20)], random(15, 20), False),
@@ -105,6 +123,23 @@ SMOOTH = {
     "a row": lambda p: p.reshape(3, 2)[jnp.argmax(jnp.arange(3))],
     "some of them": lambda p: jnp.where(jnp.arange(6) > 2, p**2, 0.0),
     "a loop": lambda p: jax.lax.fori_loop(0, 3, lambda _, h: jnp.sin(h), p),
+    "a loop that counts": lambda p: jax.lax.fori_loop(0, 3, lambda i, h: jnp.where(i > 1, jnp.sin(h), h), p),
+    "softplus": jax.nn.softplus,
+    "softmax": jax.nn.softmax,
+    "attention": lambda p: jax.nn.softmax(jnp.outer(p, p)) @ p,
+    "logsumexp": jax.nn.logsumexp,
+    "log_softmax": jax.nn.log_softmax,
+    "log_sigmoid": jax.nn.log_sigmoid,
+    "mish": jax.nn.mish,
+    "sinc": jnp.sinc,
+    "logaddexp": lambda p: jnp.logaddexp(p, p[0]),
+    "a layer norm": lambda p: (p - jnp.mean(p)) * jax.lax.rsqrt(jnp.maximum(0.0, jnp.var(p)) + 1e-5),
+    "length 1": lambda p: p / jnp.maximum(jnp.linalg.norm(p), 1e-6),
+    "length 1, or 0": lambda p: p / jnp.where(jnp.sum(p * p) > 0, jnp.sqrt(jnp.sum(p * p)), 1.0),
+    "a system of equations": lambda p: jnp.linalg.solve(jnp.outer(p, p) + jnp.eye(6), p),
+    "compiled twice": jax.jit(jax.checkpoint(lambda p: jax.nn.softplus(p) @ p)),
+    "a kink that is not used": lambda p: (jnp.abs(p), jnp.tanh(p))[1],
+    "a branch chosen by data": lambda p: jax.lax.cond(jnp.arange(3)[1] > 0, jnp.sin, jnp.cos, p),
 }
 KINKED = {
     "relu": jax.nn.relu,
@@ -114,6 +149,18 @@ KINKED = {
     "in a loop": lambda p: jax.lax.fori_loop(0, 3, lambda _, h: jnp.maximum(h - 0.1, 0), p),
     "compiled": jax.jit(lambda p: jax.nn.leaky_relu(p)),
     "a norm": lambda p: jnp.max(p),
+    "times yes or no": lambda p: p * (p > 0),
+    "the place of the largest": lambda p: p[jnp.argmax(p)],
+    "the largest, taken": lambda p: jnp.take(p, jnp.argmax(p)),
+    "in their order": lambda p: p[jnp.argsort(p)] @ jnp.arange(6.0),
+    "a branch by itself": lambda p: jax.lax.cond(p[0] > 0, lambda h: h, lambda h: 2 * h, p),
+    "heaviside": lambda p: p * jnp.heaviside(p, 0.0),
+    "straight through": lambda p: p + jax.lax.stop_gradient(jnp.round(p) - p),
+    "steps": lambda p: jnp.tanh(p.astype(int).astype(float)),
+    "a remainder": lambda p: p % 1.0,
+    "in a scan": lambda p: jax.lax.scan(lambda h, x: (h + x * (h > 0), None), 0.0, p)[0],
+    "a norm that is clipped": lambda p: p / jnp.maximum(jnp.linalg.norm(p), 1.0),
+    "after a softmax": lambda p: jax.nn.relu(jax.nn.softmax(p) - 0.1),
 }
 
 
@@ -127,7 +174,16 @@ def test_kinks_are_found(name):
     assert has_kinks(KINKED[name], jnp.asarray(random(6)))
 
 
-@pytest.mark.parametrize(("activation", "method"), [(jax.nn.relu, "stabilised"), (jnp.tanh, "implicit")])
+@pytest.mark.parametrize(
+    ("activation", "method"),
+    [
+        (jax.nn.relu, "stabilised"),
+        (lambda h: h * (h > 0), "stabilised"),
+        (jnp.tanh, "implicit"),
+        (jax.nn.softplus, "implicit"),
+    ],
+    ids=["relu", "written as a product", "tanh", "softplus"],
+)
 def test_auto_follows_kinks_by_gradients_alone(activation, method):
     net = af.models.Function(lambda p, x: activation(p["W"] @ x) @ p["v"], {"W": random(8, 6), "v": random(8)})
     flow = af.dynamics.GradientFlow(1e4)
@@ -168,9 +224,12 @@ class Centred(Net):
         (REGRESSION, af.models.Difference(af.models.MLP((5,)))),
         (COMPLETION, af.models.Function(lambda p, x: p[0][x[0]] @ p[1][x[1]], [random(7, 3), random(6, 3)])),
         (SYMBOLS, af.models.EmbeddingMLP(3, 4)),
+        (REGRESSION, af.models.Tangent(Net())),
+        (COMPLETION, af.models.Tangent(af.models.MatrixFactorisation(3))),
         (af.tasks.ModularArithmetic(5, 0.5, precision="double"), af.models.MLP((6,))),
     ],
-    ids=["MLP", "a class of one's own", "difference", "a function of one's own", "tokens", "one-hot"],
+    ids=["MLP", "a class of one's own", "difference", "a function of one's own", "tokens", "tangent",
+         "tangent of a matrix", "one-hot"],
 )  # fmt: skip
 def test_the_kernel_of_a_model_is_that_of_all_its_examples_together(task, model):
     init = af.inits.Own() if isinstance(model, af.models.Function) else af.inits.Gaussian(1.0)
@@ -179,6 +238,27 @@ def test_the_kernel_of_a_model_is_that_of_all_its_examples_together(task, model)
         params
     )
     np.testing.assert_allclose(kernel, together, rtol=0, atol=1e-12 * np.abs(together).max())
+
+
+def test_the_kernel_of_a_linearisation_is_that_of_its_model_for_the_same_work(monkeypatch):
+    def program(model):
+        problem, params = prepare(
+            af.Experiment(REGRESSION, model, af.dynamics.GradientFlow(1.0), init=af.inits.Gaussian(1.0))
+        )
+        moved = jax.tree.map(lambda leaf: leaf + 1, params) if isinstance(model, af.models.Tangent) else params
+        return str(jax.make_jaxpr(lambda p: tangent.kernel(problem, p))(moved)).count("dot_general")
+
+    monkeypatch.setattr(tangent, "gram", None)  # a pass over all examples for each of them
+    assert program(af.models.Tangent(Net())) == program(Net())
+
+
+def test_gradients_of_all_examples_at_once_are_taken_some_at_a_time_where_they_are_wide(monkeypatch):
+    X, v = jnp.asarray(random(40, 5)), jnp.asarray(random(5))
+    at = tangent.jacobians.linearise(lambda v: jnp.tanh(X @ v[:, None] * jnp.ones(50)).sum(axis=1), v)
+    expected = tangent.gram(at)
+    monkeypatch.setattr(tangent, "_TOGETHER", 40 * 50 * 8 * 3)  # three rows of as many activations
+    assert "f64[40,40,50]" not in str(jax.make_jaxpr(lambda v: tangent.gram(at))(v))
+    np.testing.assert_allclose(tangent.gram(at), expected, rtol=1e-12)
 
 
 def test_a_model_that_mixes_examples_and_says_it_does_not_is_refused():

@@ -47,6 +47,14 @@ PENALTIES = {
         Nuclear(0.5) + Sum(2.0, (L2(0.2), L2(0.1))),
         lambda p: 0.5 * np.linalg.norm(p["W"], "nuc") + 0.3 * np.square(flat(p)).sum(),
     ),
+    "ElasticNet+GroupLasso": (
+        ElasticNet(0.5, 0.8) + GroupLasso(0.7, size=2),
+        lambda p: 0.4 * np.abs(flat(p)).sum() + 0.05 * np.square(flat(p)).sum() + 0.7 * group_norms(p),
+    ),
+    "the same twice": (
+        Sum(2.0, (L1(0.3), GroupLasso(0.2, size=2))) + (GroupLasso(0.3, size=2) + L1(0.1)),
+        lambda p: 0.7 * np.abs(flat(p)).sum() + 0.7 * group_norms(p),
+    ),
     "Sum": (
         Sum(3.0, (Nuclear(0.5), L1(0.2))),
         lambda p: 0.5 * np.linalg.norm(p["W"], "nuc") + 0.2 * np.abs(flat(p)).sum(),
@@ -133,6 +141,8 @@ def test_weighted_prox_against_a_convex_solver(name):
         "GroupLasso": 0.7 * groups,
         "L1+L2+GroupLasso": 0.3 * l1 + 2.0 * l2 + 0.5 * groups,
         "Nuclear+L2": 0.5 * cp.normNuc(W) + 0.6 * l2,
+        "ElasticNet+GroupLasso": 0.4 * l1 + 0.1 * l2 + 0.7 * groups,
+        "the same twice": 0.7 * l1 + 0.7 * groups,
     }[name]
     near = (cp.sum_squares(W - x["W"]) + cp.sum_squares(b - x["b"])) / 2
     cp.Problem(cp.Minimize(near + step * h)).solve(solver=cp.CLARABEL)
@@ -152,6 +162,23 @@ def test_sum_of_l1_and_l2_in_either_order_and_with_a_common_strength():
     nested = (a + b) + Nuclear(0.5)
     expected = 0.3 * a.value(x) + 2.0 * b.value(x) + 0.5 * Nuclear(1.0).value(x)
     np.testing.assert_allclose(nested.weighted_value(x), expected, rtol=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("penalty", "decay"),
+    [
+        (L2(0.3) + L2(0.1), 0.4),
+        (Sum(2.0, (L2(0.3), NoPenalty())), 0.6),
+        (NoPenalty() + NoPenalty(), 0.0),
+        (L2(0.3) + L1(0.1), None),
+        (L2(0.3) + ElasticNet(0.1), None),
+    ],
+)
+def test_a_sum_of_weight_decays_is_one_and_of_anything_else_is_not(penalty, decay):
+    assert penalty.decay == (decay if decay is None else pytest.approx(decay, rel=1e-15))
+    if decay is not None:
+        x = as_jax(trees(5, "none"))
+        np.testing.assert_allclose(flat(penalty.weighted_subgradient(x)), decay * flat(x), rtol=1e-14)
 
 
 def test_subgradients_at_kinks_are_the_shortest():
@@ -280,10 +307,9 @@ class Quartic(Penalty):
         Quartic(1.0),
         L1(1.0) + Nuclear(1.0),
         GroupLasso(1.0) + GroupLasso(1.0, size=2),
-        ElasticNet(1.0) + L2(1.0),
         Nuclear(1.0, of="weights").bind(DiagonalNet(), None),
     ],
-    ids=["own", "L1+Nuclear", "groups", "elastic", "of weights"],
+    ids=["own", "L1+Nuclear", "groups", "of weights"],
 )
 def test_a_missing_proximal_map_is_refused_with_a_way_out(penalty):
     with pytest.raises(SpecError, match="proximal map") as refusal:

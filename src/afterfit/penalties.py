@@ -214,6 +214,10 @@ class ElasticNet(Penalty):
                 f"ElasticNet.l1_ratio must lie between 0 and 1, got {self.l1_ratio}: for 0 use L2, for 1 use L1.",
             )
 
+    @property
+    def parts(self) -> tuple[tuple[float | Array, Penalty], ...]:
+        return (self.strength * self.l1_ratio, L1(1.0)), (self.strength * (1 - self.l1_ratio), L2(1.0))
+
     def value(self, params: PyTree[Array]) -> Float[Array, ""]:
         return self.l1_ratio * L1(1.0).value(params) + (1 - self.l1_ratio) * L2(1.0).value(params)
 
@@ -445,6 +449,11 @@ class Sum(Penalty):
         return degrees.pop() if len(degrees) == 1 else None
 
     @property
+    def decay(self) -> float | Array | None:
+        decays = [factor * part.decay for factor, part in self.parts if part.decay is not None]
+        return sum(decays, start=0.0) if len(decays) == len(self.parts) else None
+
+    @property
     def parts(self) -> tuple[tuple[float | Array, Penalty], ...]:
         return tuple((self.strength * factor, part) for p in self.penalties for factor, part in p.parts)
 
@@ -457,7 +466,7 @@ class Sum(Penalty):
     def _decays_and_norms(self) -> tuple[list[tuple[Any, Penalty]], list[tuple[Any, Penalty]]]:
         """Its parts: those that are weight decay, and the others, L1 first; without the strength of the whole."""
         parts = [pair for penalty in self.penalties for pair in penalty.parts]
-        others = [pair for pair in parts if pair[1].decay is None]
+        others = _norms_once([pair for pair in parts if pair[1].decay is None])
         return [pair for pair in parts if pair[1].decay is not None], sorted(others, key=lambda p: p[1].norm != "l1")
 
     def value(self, params: PyTree[Array]) -> Float[Array, ""]:
@@ -480,6 +489,20 @@ class Sum(Penalty):
             params = part.weighted_prox(params, step * factor)
         decay = sum(factor * part.decay for factor, part in decays)
         return jax.tree.map(lambda leaf: leaf / (1 + step * decay), params) if decays else params
+
+
+def _norms_once(parts: list[tuple[Any, Penalty]]) -> list[tuple[Any, Penalty]]:
+    """The same parts, with those that are multiples of one norm as one."""
+    found: list[tuple[Any, Penalty]] = []
+    for factor, part in parts:
+        alone = part.replace(strength=1.0)
+        same = [place for place, (_, other) in enumerate(found) if part.norm and other.replace(strength=1.0) == alone]
+        if same:
+            before, other = found[same[0]]
+            found[same[0]] = (before * other.strength + factor * part.strength, alone)
+        else:
+            found.append((factor, part))
+    return found
 
 
 def _total(values: PyTree[Array]) -> Array:

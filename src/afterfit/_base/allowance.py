@@ -14,9 +14,12 @@ from collections.abc import Callable, Iterator
 
 from afterfit._base.errors import Unanswered
 
-__all__ = ["LEAST", "TimeIsUp", "seconds_left", "time_left", "within"]
+__all__ = ["LEAST", "TimeIsUp", "seconds_left", "time_left", "time_to_factorise", "within"]
 
 LEAST = 5.0  # seconds that a report or an explanation may always take
+
+_EIGENVALUES = 2e-10  # seconds that those of a symmetric m x m matrix take, over m³
+_VECTORS = 6e-10  # the same, with eigenvectors or singular ones
 
 _end: contextvars.ContextVar[float] = contextvars.ContextVar("end", default=math.inf)
 _show: contextvars.ContextVar[Callable[[], None]] = contextvars.ContextVar("show", default=lambda: None)
@@ -62,3 +65,11 @@ def time_left() -> Callable[[float], None]:
             )
 
     return check
+
+
+def time_to_factorise(m: int, vectors: bool = False) -> None:
+    """Raise `TimeIsUp` unless there is time for the eigenvalues of an m x m matrix, or for its `vectors` as well.
+
+    To be asked before: a factorisation cannot be interrupted.
+    """
+    time_left()((_VECTORS if vectors else _EIGENVALUES) * m**3)

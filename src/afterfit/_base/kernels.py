@@ -11,6 +11,7 @@ differentiated in full.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import math
 from collections.abc import Callable
@@ -26,6 +27,7 @@ __all__ = ["gram_of_examples"]
 
 _TOGETHER = 2**25  # numbers of derivatives that are held at once: a quarter of a gigabyte
 _MOST_ROWS = 8  # of a table that an example may read, or vectors that it may multiply, before it is taken in full
+_NO_ROW = -1  # the key of what is read outside of a table, and filled in
 
 
 def gram_of_examples(
@@ -81,7 +83,7 @@ def _inner_products(some: list[_Feature], others: list[_Feature], mean: bool) ->
 
 
 def _key_products(some: Array, others: Array) -> Array:
-    return some[:, None] == others if some.ndim == 1 else some @ others.T
+    return (some[:, None] == others) & (others != _NO_ROW) if some.ndim == 1 else some @ others.T
 
 
 class _Program:
@@ -97,14 +99,18 @@ class _Program:
 
     def _uses(self, leaf: Slot) -> list[_Use | None]:
         """Every use of an array of parameters, or of its transpose; None for one that is not known to be linear."""
-        same, found = {leaf}, []
+        axes = {leaf: tuple(range(self.leaves[leaf.number].ndim))}  # in which order it is kept where
+        found: list[_Use | None] = []
         for number, step in enumerate(self.steps):
-            if step.places_of(same):
-                if step.equation.primitive.name == "transpose":
-                    same.update(step.outputs)
-                else:
-                    found.append(_use_in(number, step, same))
-        return [*found, None] if isinstance(self.result, Slot) and self.result in same else found
+            places = step.places_of(set(axes))
+            if places and step.equation.primitive.name == "transpose":
+                before = axes[step.inputs[0]]
+                axes[step.outputs[0]] = tuple(before[axis] for axis in step.equation.params["permutation"])
+            elif len(places) == 1:
+                found.append(_use_in(number, step, places[0], axes[step.inputs[places[0]]]))
+            elif places:
+                found.append(None)
+        return [*found, None] if isinstance(self.result, Slot) and self.result in axes else found
 
     @property
     def numbers(self) -> int:
@@ -155,7 +161,8 @@ class _Use:
     """A step that is linear in an array of parameters: its result is made of r rows, each belonging to a key.
 
     `slopes` puts derivatives with respect to the result into those rows, (c, *shape) to (c, r, k); `keys` finds the
-    keys from what the step is given. `table` are the axes by which rows are read; None for a product.
+    keys from what the step is given. `table` is how rows are read, the order of the array's axes and those of which one
+    place is read; None for a product. Rows of several steps belong together where that is the same.
     """
 
     step: int
@@ -165,7 +172,7 @@ class _Use:
     numbers: int  # in one row and its key
     slopes: Callable[[Array], Float[Array, "c r k"]]
     keys: Callable[[list[Array]], Array]
-    table: tuple[int, ...] | None
+    table: tuple[tuple[int, ...], tuple[int, ...]] | None
 
 
 def _pays(uses: list[_Use | None], size: int) -> bool:
@@ -182,21 +189,20 @@ def _pays(uses: list[_Use | None], size: int) -> bool:
     )
 
 
-def _use_in(number: int, step: Step, leaf: set[Slot]) -> _Use | None:
-    """How a step uses an array of parameters."""
+def _use_in(number: int, step: Step, position: int, order: tuple[int, ...]) -> _Use | None:
+    """How a step uses an array of parameters, its input at that position, with its axes in that order."""
     kind = step.equation.primitive.name
-    positions = step.places_of(leaf)
-    if kind == "dot_general" and len(positions) == 1:
-        return _product(number, step, positions[0])
-    if kind in ("dynamic_slice", "gather") and positions == [0]:
-        return (_slice if kind == "dynamic_slice" else _gather)(number, step)
+    if kind == "dot_general":
+        return _product(number, step, position)
+    if kind in ("dynamic_slice", "gather") and position == 0:
+        return (_slice if kind == "dynamic_slice" else _gather)(number, step, order)
     return None
 
 
 def _product(number: int, step: Step, position: int) -> _Use | None:
     """W·k, summed over some axes of both."""
     (left, right), (batch, _) = step.equation.params["dimension_numbers"]
-    if batch:
+    if batch or jnp.issubdtype(step.result.dtype, jnp.complexfloating):  # the gradient of a real W is a real part
         return None
     summed = (right, left)[position]  # axes of the other operand
     W, k = step.operand(position), step.operand(1 - position)
@@ -217,7 +223,7 @@ def _product(number: int, step: Step, position: int) -> _Use | None:
     return _Use(number, out.shape, out.dtype, rows, W.size // width + width, slopes, keys, None)
 
 
-def _slice(number: int, step: Step) -> _Use | None:
+def _slice(number: int, step: Step, order: tuple[int, ...]) -> _Use | None:
     """table[i], or table[i, :, j]: whole in some axes, one place in others."""
     table, out = step.operand(0), step.result
     axes = _single(table.shape, step.equation.params["slice_sizes"])
@@ -225,34 +231,35 @@ def _slice(number: int, step: Step) -> _Use | None:
         return None
 
     def keys(given: list[Array]) -> Array:
-        return _place(table.shape, axes, [given[1 + axis] for axis in axes])[None]
+        return _place(table.shape, axes, [given[1 + axis] for axis in axes], to_border=True)[None]
 
     def slopes(derivatives: Array) -> Float[Array, "c r k"]:
         return derivatives.reshape(len(derivatives), 1, -1)
 
-    return _Use(number, out.shape, out.dtype, 1, out.size + 1, slopes, keys, axes)
+    return _Use(number, out.shape, out.dtype, 1, out.size + 1, slopes, keys, (order, axes))
 
 
-def _gather(number: int, step: Step) -> _Use | None:
+def _gather(number: int, step: Step, order: tuple[int, ...]) -> _Use | None:
     """table[rows], for several of them."""
     table, out = step.operand(0), step.result
     settings = step.equation.params
     how = settings["dimension_numbers"]
     axes = _single(table.shape, settings["slice_sizes"])
-    if axes is None or how.operand_batching_dims or not set(axes) <= set(how.start_index_map):
+    if axes is None or how.operand_batching_dims or set(axes) != set(how.start_index_map):
         return None
+    to_border = settings["mode"] == jax.lax.GatherScatterMode.CLIP  # else what is outside has no gradient
     width = math.prod(out.shape[axis] for axis in how.offset_dims)
 
     def keys(given: list[Array]) -> Array:
         places = [given[1][..., how.start_index_map.index(axis)] for axis in axes]
-        return jnp.ravel(_place(table.shape, axes, places))
+        return jnp.ravel(_place(table.shape, axes, places, to_border))
 
     def slopes(derivatives: Array) -> Float[Array, "c r k"]:
         inner = [1 + axis for axis in how.offset_dims]
         outer = [axis for axis in range(1, derivatives.ndim) if axis not in inner]
         return jnp.transpose(derivatives, (0, *outer, *inner)).reshape(len(derivatives), -1, width)
 
-    return _Use(number, out.shape, out.dtype, out.size // width, width + 1, slopes, keys, axes)
+    return _Use(number, out.shape, out.dtype, out.size // width, width + 1, slopes, keys, (order, axes))
 
 
 def _single(shape: tuple[int, ...], sizes: tuple[int, ...]) -> tuple[int, ...] | None:
@@ -261,7 +268,12 @@ def _single(shape: tuple[int, ...], sizes: tuple[int, ...]) -> tuple[int, ...] |
     return axes if axes and all(sizes[axis] == 1 for axis in axes) else None
 
 
-def _place(shape: tuple[int, ...], axes: tuple[int, ...], places: list[Array]) -> Array:
-    """Places along several axes as one number; those outside are where JAX takes them to be, at the border."""
-    inside = [jnp.clip(place, 0, shape[axis] - 1) for place, axis in zip(places, axes, strict=True)]
-    return jnp.ravel_multi_index(tuple(inside), tuple(shape[axis] for axis in axes), mode="clip")
+def _place(shape: tuple[int, ...], axes: tuple[int, ...], places: list[Array], to_border: bool) -> Array:
+    """Places along several axes as one number; those outside are taken to the border, or to no row."""
+    sizes = tuple(shape[axis] for axis in axes)
+    places = [place.astype(int) for place in places]  # unsigned ones know no -1
+    one = jnp.ravel_multi_index(tuple(places), sizes, mode="clip")
+    if to_border:
+        return one
+    inside = [(place >= 0) & (place < size) for place, size in zip(places, sizes, strict=True)]
+    return jnp.where(functools.reduce(jnp.logical_and, inside), one, _NO_ROW)

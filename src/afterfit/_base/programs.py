@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
-from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, jaxpr_as_fun, jaxprs_in_params
-from jaxtyping import Array, PyTree
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, jaxpr_as_fun
+from jaxtyping import Array
 
-__all__ = ["Slot", "Step", "has_kinks", "written_out"]
-
-# Operations on real numbers whose slope jumps, or that are constant between jumps.
-_KINKED = {"abs", "argmax", "argmin", "ceil", "clamp", "cummax", "cummin", "floor", "max", "min", "reduce_max"} | {
-    "reduce_min", "round", "select_n", "sign", "sort", "top_k"
-}  # fmt: skip
+__all__ = ["Slot", "Step", "written_out"]
 
 
 class Slot(NamedTuple):
@@ -77,27 +70,3 @@ def _write_out(closed: ClosedJaxpr, inputs: list[Any], steps: list[Step], number
             steps.append(Step(equation, given, results))
         where.update(zip(equation.outvars, results, strict=True))
     return [place(atom) for atom in closed.jaxpr.outvars]
-
-
-def has_kinks(f: Callable[[PyTree[Array]], Array], x: PyTree[Array]) -> bool:
-    """Whether something that depends on x goes through an operation with kinks, as through a ReLU.
-
-    False is certain but for operations that JAX does not know; True may be a false alarm (a smooth function may be
-    written with operations that have kinks).
-    """
-    steps, _ = written_out(jax.make_jaxpr(f)(x))
-    moving = {Slot(number) for number in range(len(jax.tree.leaves(x)))}
-    for step in steps:
-        depends = step.places_of(moving)
-        if depends:
-            moving.update(step.outputs)
-            chosen_by_others = step.equation.primitive.name == "select_n" and 0 not in depends
-            if _kinked(step.equation) and not chosen_by_others:
-                return True
-    return False
-
-
-def _kinked(equation: JaxprEqn) -> bool:
-    real = any(jnp.issubdtype(getattr(out.aval, "dtype", bool), jnp.floating) for out in equation.outvars)
-    inner = (each for jaxpr in jaxprs_in_params(equation.params) for each in jaxpr.eqns)
-    return (real and equation.primitive.name in _KINKED) or any(map(_kinked, inner))

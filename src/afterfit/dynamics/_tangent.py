@@ -73,18 +73,20 @@ def linearise(problem: Problem, params: PyTree[Array]) -> Linearisation:
 
 def kernel(problem: Problem, params: PyTree[Array]) -> Float[Array, "m m"]:
     """K = JJᵀ, the tangent kernel on the training data, with the outputs of all examples in a row."""
-    model, inputs, n = problem.model, as_inputs(problem.data.inputs), problem.data.n
+    inputs, n = as_inputs(problem.data.inputs), problem.data.n
+    model, params = problem.model.tangent_at(params)
     known = inputs.kernel(model, params, n)
     if known is not None:
         return known
     if model.separate:
         return gram_of_examples(model, params, inputs.apart(n))
-    return gram(linearise(problem, params))
+    return gram(jacobians.linearise(lambda p: _observed(problem, model.outputs(p, problem.data.inputs)), params))
 
 
 def rows(problem: Problem, params: PyTree[Array]) -> PyTree[Float[Array, "m ..."]]:
     """J itself: a tree as the parameters are, each array with a first axis more, for the outputs in a row."""
-    model, inputs, n = problem.model, as_inputs(problem.data.inputs), problem.data.n
+    inputs, n = as_inputs(problem.data.inputs), problem.data.n
+    model, params = problem.model.tangent_at(params)
     if model.separate:
         jacobian = jax.vmap(lambda x: jax.jacrev(lambda p: jnp.ravel(model(p, x)))(params))(inputs.apart(n))
         return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), jacobian)
@@ -93,17 +95,18 @@ def rows(problem: Problem, params: PyTree[Array]) -> PyTree[Float[Array, "m ..."
 
 
 def gram(at: Linearisation) -> Float[Array, "m m"]:
-    """JJᵀ of any function, in memory bounded by its result and `_TOGETHER` numbers."""
+    """JJᵀ of any function, in memory bounded by its result and some times `_TOGETHER` numbers."""
     shape, m = at.value.shape, at.value.size
     units = jnp.eye(m, dtype=at.value.dtype).reshape(m, *shape)
-    rows = jax.eval_shape(at.pull_back, at.value)
-    p = sum(leaf.size for leaf in jax.tree.leaves(rows))
+    way = jax.make_jaxpr(at.pull_back)(at.value)
+    p = sum(result.size for result in way.out_avals)
+    widest = max((out.aval.size for step in way.eqns for out in step.outvars), default=p)  # all examples, on the way
+    together = max(1, _TOGETHER // (8 * max(p, widest)))
     if m * p > _TOGETHER:  # J itself would be too large: K column by column, some together
-        columns = jax.lax.map(
-            lambda r: at.push_forward(at.pull_back(r)), units, batch_size=max(1, _TOGETHER // (8 * p))
-        )
+        columns = jax.lax.map(lambda r: at.push_forward(at.pull_back(r)), units, batch_size=together)
         return columns.reshape(m, m)
-    flat = [leaf.reshape(m, -1) for leaf in jax.tree.leaves(jax.vmap(at.pull_back)(units))]
+    rows = jax.lax.map(at.pull_back, units, batch_size=together) if m > together else jax.vmap(at.pull_back)(units)
+    flat = [leaf.reshape(m, -1) for leaf in jax.tree.leaves(rows)]
     return sum((leaf @ leaf.T for leaf in flat), start=jnp.zeros((m, m), flat[0].dtype))
 
 

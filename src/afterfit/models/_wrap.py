@@ -134,6 +134,13 @@ class _Tangent(Model):
     def responsive(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.model.responsive
 
+    @property
+    def separate(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.model.separate
+
+    def tangent_at(self, params: PyTree[Array]) -> tuple[Model, PyTree[Array]]:
+        return self.model, self.anchor
+
     def __call__(self, params: PyTree[Array], inputs: Any) -> Array:
         return self._along(lambda anchor: self.model(anchor, inputs), params)
 
@@ -152,6 +159,9 @@ class _LinearTangent(_Tangent, LinearModel):  # pyright: ignore[reportIncompatib
     @property
     def responsive(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.model.responsive
+
+    def tangent_at(self, params: PyTree[Array]) -> tuple[Model, PyTree[Array]]:
+        return self.model, self.anchor
 
     def weights(self, params: PyTree[Array]) -> Array:
         return self._along(self.model.weights, params)

@@ -104,6 +104,16 @@ class Features(eqx.Module):
         factors = cho_factor(K, overwrite_a=True)
         return lambda r: cho_solve(factors, r.reshape(n, *outputs)).ravel()
 
+    @property
+    def apart(self) -> bool:
+        """Whether an example's gradients are those of a model of it alone: no array is trained in part."""
+        return self.problem.model.separate and all(bool(jnp.all(leaf == 1)) for leaf in jax.tree.leaves(self.trained))
+
+    @functools.cached_property
+    def kernel(self) -> Float[np.ndarray, "m m"]:
+        """JJᵀ itself, for examples `apart`."""
+        return np.asarray(_kernel(self))
+
     @functools.cached_property
     def largest(self) -> float:
         """The largest eigenvalue of JJᵀ."""
@@ -176,6 +186,15 @@ def _gram(of: Features, examples: Array, weights: Array) -> Array:
 
 @compiled
 def _mean_kernel(of: Features) -> Array:
+    return _of_examples(of, mean=True)
+
+
+@compiled
+def _kernel(of: Features) -> Array:
+    return _of_examples(of)
+
+
+def _of_examples(of: Features, mean: bool = False) -> Array:
     problem = of.problem
     examples = as_inputs(problem.data.inputs).apart(problem.data.n)
-    return gram_of_examples(lambda m, x: problem.model(eqx.combine(m, of.fixed), x), of.moving, examples, mean=True)
+    return gram_of_examples(lambda m, x: problem.model(eqx.combine(m, of.fixed), x), of.moving, examples, mean=mean)

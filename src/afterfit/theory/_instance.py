@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
+from afterfit._base.allowance import time_to_factorise
 from afterfit._base.definitions import compiled
 from afterfit._base.errors import SpecError, require
 from afterfit._base.turns import computing
@@ -27,6 +28,8 @@ from afterfit.theory._features import MOST, Features
 from afterfit.theory._programs import min_l1, min_nuclear
 
 __all__ = ["Instance", "instance_of", "posed"]
+
+_FEW = 1000  # outputs whose kernel is factorised for its largest eigenvalue alone
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,6 +117,7 @@ class Instance:
     @functools.cached_property
     def kernel_values(self) -> np.ndarray:
         """Eigenvalues of the tangent kernel at the start, the least first."""
+        time_to_factorise(self.targets.size)
         return np.linalg.eigvalsh(self.kernel)
 
     @functools.cached_property
@@ -129,7 +133,7 @@ class Instance:
     @functools.cached_property
     def curvature(self) -> float:
         """The largest eigenvalue of the tangent kernel at the start."""
-        return self.features.largest if self.many else float(self.kernel_values[-1])
+        return self.features.largest if self.targets.size > _FEW else float(self.kernel_values[-1])
 
     @functools.cached_property
     def independence(self) -> float:

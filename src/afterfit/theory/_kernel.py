@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from afterfit._base import jacobians
-from afterfit._base.allowance import TimeIsUp, seconds_left, time_left, within
+from afterfit._base.allowance import TimeIsUp, seconds_left, time_left, time_to_factorise, within
 from afterfit._base.definitions import compiled
 from afterfit._base.errors import Unanswered
 from afterfit._base.jacobians import Linearisation
@@ -151,7 +151,7 @@ def _on_features(instance: Instance, start: PyTree[Array], trained: PyTree[Array
             lambda some: _on_features(some, start, trained),
         )
     value = np.asarray(_value(problem, start))
-    K = instance.kernel if instance.regression and trained is None else np.asarray(_gram(problem, start, trained))
+    K = instance.kernel if instance.regression and trained is None else _products(instance, start, trained)
     if instance.regression:
         missing = (np.asarray(tangent.targets(problem)) - value).ravel()
         coefficients, scale, margin = _solved(K, missing), 1.0, None
@@ -163,6 +163,12 @@ def _on_features(instance: Instance, start: PyTree[Array], trained: PyTree[Array
     size = float(np.sqrt(coefficients @ K @ coefficients))
     anchored = Tangent(model=instance.model).anchored(start)
     return KernelPredictor(anchored, params, size, margin)
+
+
+def _products(instance: Instance, start: PyTree[Array], trained: PyTree[Array] | None) -> np.ndarray:
+    """Inner products of the gradients of what is constrained."""
+    of = Features(instance.problem, start, trained)
+    return of.kernel if instance.regression and of.apart else np.asarray(_gram(instance.problem, start, trained))
 
 
 def _far(outputs: np.ndarray) -> float:
@@ -179,6 +185,7 @@ def _solved(K: np.ndarray, b: np.ndarray) -> np.ndarray:
             nu = cho_solve(cho_factor(K), b)
             if np.linalg.norm(K @ nu - b) <= 1e-9 * np.linalg.norm(b):
                 return nu
+    time_to_factorise(len(b), vectors=True)
     return np.linalg.lstsq(K, b, rcond=1e-13)[0]
 
 

@@ -23,7 +23,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PyTree
 
-from afterfit._base.allowance import time_left
+from afterfit._base.allowance import time_left, time_to_factorise
 from afterfit._base.definitions import compiled
 from afterfit._base.errors import require
 from afterfit.dynamics import _tangent as tangent
@@ -146,6 +146,7 @@ def hessian_rank(problem: Problem, params: PyTree[Array], zero: float = _ZERO) -
     the share of the largest eigenvalue below which one counts as 0.
     """
     require(0 < zero < 1, f"zero is a share of the largest eigenvalue, between 0 and 1, got {zero}.")
+    time_to_factorise(jax.eval_shape(lambda p: tangent.outputs(problem, p), params).size)
     here = _second_order(problem, params)
     with_noise = here.bend * np.linalg.eigvalsh(here.kernel)[::-1]
     return Manifold(

@@ -10,6 +10,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PyTree
 
+from afterfit._base.allowance import time_to_factorise
 from afterfit._base.definitions import compiled
 from afterfit._base.errors import Unanswered
 from afterfit._base.machine import blas_on_one_thread
@@ -61,6 +62,7 @@ def kkt(problem: Problem, params: PyTree[Array]) -> Stationarity:
         return _kkt_of_many(problem, params)
     if degree is not None and not squared and size > _FEW:
         return _kkt_of_many_margins(problem, params, degree)
+    time_to_factorise(size, vectors=True)
     value, *of_parameters = (np.asarray(each) for each in _conditions(problem, params))
     if squared:
         wanted = np.asarray(tangent.targets(problem))
@@ -83,7 +85,8 @@ def _conditions(problem: Problem, params: PyTree[Array]) -> tuple[Array, Array, 
         scale = jnp.where(least > 0, least, 1.0) ** (1 / problem.model.degree)
         params = jax.tree.map(lambda leaf: leaf / scale, params)
     at = constraints(problem, params)
-    return at.value, tangent.gram(at), jnp.ravel(at.push_forward(params)), norm(params)
+    K = tangent.kernel(problem, params) if problem.task.loss.form == "squared" else tangent.gram(at)
+    return at.value, K, jnp.ravel(at.push_forward(params)), norm(params)
 
 
 def _multipliers(
@@ -103,7 +106,7 @@ def _multipliers(
     R = np.sqrt(values[kept])[:, None] * vectors[:, kept].T
     c = (vectors[:, kept].T @ b) / np.sqrt(values[kept])
     if slack is None:
-        nu = np.linalg.lstsq(R, c, rcond=None)[0]
+        nu = vectors[:, kept] @ (c / np.sqrt(values[kept]))  # the shortest with Rν = c: rows of R are orthogonal
     else:
         off = np.diag(slack * np.sqrt(np.diag(K)))
         nu = non_negative(np.concatenate([R, off]), np.concatenate([c, np.zeros(len(b))]), 30 * len(b))

@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from afterfit._base.definitions import compiled
 from afterfit._base.errors import nearest, require
-from afterfit._base.programs import has_kinks
+from afterfit._base.kinks import has_kinks
 from afterfit._base.rules import Rule
 from afterfit.dynamics import _tangent as tangent
 from afterfit.dynamics._base import State
@@ -78,7 +78,7 @@ class FlowToFollow:
 
     @functools.cached_property
     def kinks(self) -> bool:
-        """Whether the model has kinks, as it says or, if it does not, as its program does."""
+        """Whether the model has kinks, as it says, or may have some, as its program does if it does not say."""
         problem = self.problem
         if problem.model.smooth is not None:
             return not problem.model.smooth

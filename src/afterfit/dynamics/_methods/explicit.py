@@ -29,9 +29,9 @@ class Explicit(Stepping):
 
     @classmethod
     def preferred(cls, flow: FlowToFollow) -> str | None:
+        if flow.kinks:
+            return None  # it comes to a stop at them, and looser steps that do not look at each parameter do not
         penalty = flow.problem.penalty
-        if not penalty.smooth and flow.kinks:
-            return None  # kinks of both: it comes to a stop, and looser steps that do not look at each parameter do not
         if not penalty.smooth:
             return (
                 f"the penalty {type(penalty).__name__} has kinks, at which steps get short: "

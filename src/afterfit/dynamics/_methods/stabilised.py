@@ -12,7 +12,7 @@ __all__ = ["Stabilised"]
 
 
 class Stabilised(Stepping):
-    """Runge–Kutta–Chebyshev steps, of gradients only, for stiff problems with many data.
+    """Runge–Kutta–Chebyshev steps, of gradients only, for stiff problems with many data, and for models with kinks.
 
     How far a step reaches grows with the square of the gradients that it takes.
 
@@ -30,8 +30,10 @@ class Stabilised(Stepping):
 
     @classmethod
     def preferred(cls, flow: FlowToFollow) -> str:
-        not_implicit = Implicit.obstacle(flow.problem, flow.params)
-        return f"{flow.stiff}, and {not_implicit or 'the model has kinks, at which implicit steps get short'}"
+        sure = "has" if flow.problem.model.smooth is False else "may have"
+        kinks = f"the model {sure} kinks, at which the steps of others get short" if flow.kinks else None
+        reasons = (flow.stiff, Implicit.obstacle(flow.problem, flow.params), kinks)
+        return ", and ".join(reason for reason in reasons if reason)
 
     @classmethod
     def tolerance(cls, flow: FlowToFollow, atol: float) -> float:

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from afterfit._base.allowance import time_left
+from afterfit._base.allowance import time_left, time_to_factorise
 from afterfit._base.errors import Unanswered
 from afterfit._training.train import run_experiment
 from afterfit.dynamics import RiemannianFlow
@@ -57,13 +57,13 @@ class RiemannianLimit(Route):
 
     def follow(self, instance: Instance, times: np.ndarray) -> Curves:
         experiment, beta = instance.experiment, float(instance.experiment.penalty.strength)  # its slow time is βt
+        still = time_left()
+        still(_TO_BEGIN)
         fast = _KernelFlow(instance)
         outputs = fast.outputs(times)
         missing = np.linalg.norm((outputs - instance.targets.ravel()), axis=1) / np.linalg.norm(instance.targets)
         end = beta * float(times[-1])
         flow = RiemannianFlow(until=end, first=1e-4 * end, max_steps=_MOST_STEPS)
-        still = time_left()
-        still(_TO_BEGIN)
         limiting = dataclasses.replace(experiment, dynamics=flow, observations=SLOW_TIMES)
         run = run_experiment(limiting, progress=lambda share: still(0.0))
         metric = instance.task.metric
@@ -90,6 +90,7 @@ class _KernelFlow:
         problem, start = instance.problem, instance.initial
         self.instance, self.linear = instance, tangent.linearise(problem, start)
         self.model = Tangent(model=instance.model).anchored(start)
+        time_to_factorise(instance.targets.size, vectors=True)
         self.values, self.vectors = np.linalg.eigh(instance.kernel)
         self.values = np.clip(self.values, 0.0, None)
         self.missing = self.vectors.T @ (np.asarray(self.linear.value).ravel() - instance.targets.ravel())
