@@ -34,8 +34,8 @@ class Thm1(Entry):
         "The diagonal net w₊² − w₋² is fitted by gradient flow to sparse regression with fewer examples than "
         "dimensions, from w₊ = w₋ = α·w₀. Whatever the scale α and the shape w₀ (no zero entries), the weights end at "
         "the interpolating β that minimises Q_{α,w₀}, which goes from a weighted L2 norm (α → ∞) to the L1 norm "
-        "(α → 0). The minimiser is found by a convex solver that knows nothing of the flow, and the flow is that of the "
-        "parameters: its integrator knows nothing of Q."
+        "(α → 0). The minimiser is found by a convex solver that knows nothing of the flow, and the flow is that of "
+        "the parameters: its integrator knows nothing of Q."
     )
 
     def runs(self, scale: str) -> dict[str, dict[float, af.Experiment]]:
@@ -110,7 +110,7 @@ class Thm1(Entry):
         excess_l1 = [np.abs(beta).sum() / l1 - 1 for beta in ends]
         excess_l2 = [np.linalg.norm(beta) / l2 - 1 for beta in ends]
         return Finding(
-            f"excess L1 norm {excess_l1[0]:.1g} (argmin Q at α=1e-100), {excess_l1[1]:.1g} (flow from α={_ALPHAS[0]:g}) "
+            f"excess L1 norm {excess_l1[0]:.1g} (argmin Q at α=1e-100), {excess_l1[1]:.1g} (flow, α={_ALPHAS[0]:g}) "
             f"to {excess_l1[-1]:.2g} (α={_ALPHAS[-1]:g}); excess L2 norm {excess_l2[0]:.2g} to {excess_l2[-1]:.1g}",
             bool(np.all(np.diff(excess_l1) > 0) and np.all(np.diff(excess_l2) < 0))
             and max(excess_l1[0], excess_l2[-1]) <= 1e-3,
