@@ -14,13 +14,13 @@ from afterfit.papers._measure import examples
 __all__ = ["end", "minimiser", "parameter_flow", "start_shape"]
 
 
-def parameter_flow(slowest: float, alpha: float, first: float) -> af.dynamics.GradientFlow:
+def parameter_flow(slowest: float, alpha: float, first: float, atol: float = 1e-12) -> af.dynamics.GradientFlow:
     """The flow of the parameters themselves, until weights that start at 0 have come to rest.
 
     Its rates are of order 1 for α ≪ 0.1, `slowest` the time that the last of the weights takes, and of order α² beyond.
     """
     fast = 1 + (10 * alpha) ** 2
-    return af.dynamics.GradientFlow(until=slowest / fast, first=first / fast, rtol=1e-9, atol=1e-12, method="explicit")
+    return af.dynamics.GradientFlow(until=slowest / fast, first=first / fast, rtol=1e-9, atol=atol, method="explicit")
 
 
 def end(run: af.Run) -> np.ndarray:
