@@ -32,9 +32,9 @@ class AppC(Entry):
         "The model ⟨u ⊙ v, x⟩ is fitted by gradient flow on the squared loss. From |u| = |v| the magnitudes stay equal "
         "and no sign flips, which is why §4 may share one weight: it holds on data that such weights can fit, and on "
         "data that they cannot, which pull on the signs. From other starts signs do flip; u² − v² is then what is "
-        "conserved, and with weight decay λ it falls like e^{−2λt}. Runs start at u = v, and one at v = u in half of the "
-        "coordinates and v = −u in the others. From v = ±u a Runge–Kutta step stays there exactly, as the flow does: "
-        "that magnitudes stay equal is shown by u² − v² from other starts, which no step conserves by itself."
+        "conserved, and with weight decay λ it falls like e^{−2λt}. Runs start at u = v, and one at v = u in half of "
+        "the coordinates and v = −u in the others. From v = ±u a Runge–Kutta step stays there exactly, as the flow "
+        "does: that magnitudes stay equal is shown by u² − v² from other starts, which no step conserves by itself."
     )
 
     def runs(self, scale: str) -> dict[str, af.Experiment]:
@@ -234,7 +234,7 @@ def _are_the_rates(rates: _Rates, formula: Callable[[_Start], np.ndarray]) -> Fi
     """Whether d|u|/dt and d|v|/dt are a formula, to 10⁻³: rates of order 10³ change them by 10⁻³ in a millionth."""
     off = [relative_distance(formula(at), at.rate) for at in rates]
     return Finding(
-        f"off by {min(off):.2g} to {max(off):.2g} of the flow's own rate at t=0, |u| and |v| from {len(off) // 2} starts",
+        f"off by {min(off):.2g} to {max(off):.2g} of the flow's own rate at t=0, u and v from {len(off) // 2} starts",
         max(off) <= 1e-3,
     )
 
