@@ -53,8 +53,8 @@ class Thm4(Entry):
         "Until November 2026 this entry had one draw, σ√k = 0.5 and 5 x 5 matrices at quick scale. On other draws of "
         "that setting argmin Q_μ hardly depends on μ, and the factor that fits best is anything (0.37 to above 7 at "
         "k = 2000). σ√k and the size were then chosen by how far argmin Q_μ moves with μ. It was asked at first that "
-        "the exponent −½ is known to 0.15, which six draws do not give; now it is asked that 0 is excluded, of other draws "
-        "(seeds from 20 on) than those on which that was seen."
+        "the exponent −½ is known to 0.15, which six draws do not give; now it is asked that 0 is excluded, of other "
+        "draws (seeds from 20 on) than those on which that was seen."
     )
 
     def runs(self, scale: str) -> dict[str, dict[_At, af.Experiment] | dict[_From, af.Experiment]]:
