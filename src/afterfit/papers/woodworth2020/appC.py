@@ -94,10 +94,10 @@ class AppC(Entry):
 
     @once
     def from_equal(
-        self, mixed: af.Experiment, paths: _Paths, shares: np.ndarray, progress: bool | None
+        self, equal: af.Run, mixed: af.Experiment, paths: _Paths, shares: np.ndarray, progress: bool | None
     ) -> dict[str, np.ndarray]:
         """(u, v) of the runs that start at |u| = |v|."""
-        times = np.concatenate([[1e-9], shares]) * mixed.dynamics.until
+        times = np.concatenate([[1e-9], shares]) * equal.spec["dynamics"]["until"]
         path = parameters_at(times, mixed, f"{self.id}: v = ±u", progress)
         return {"v = u": paths["equal"], "v = u against the data": paths["against"], "v = ±u": path}
 

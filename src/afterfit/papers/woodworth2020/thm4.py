@@ -138,7 +138,7 @@ class Thm4(Entry):
 
     @control(goes_from_frobenius_to_nuclear, "the order of σ√k, and the limits of μ, turned round")
     def not_the_other_way(self, excesses: _Excesses, headline: af.Run) -> Finding:
-        return _goes(dict(reversed(excesses.items())), headline, 1e10, 1e-300)
+        return _goes(dict(reversed(list(excesses.items()))), headline, 1e10, 1e-300)
 
     @once
     def excesses(self, held: _ByDraw, widest: Mapping[_From, af.Run]) -> dict[float, np.ndarray]:
