@@ -349,8 +349,8 @@ def _moves_like_regression(kernel: list[Cell]) -> Finding:
     ratios = {alpha: _over_formula(alpha) for alpha in (0.03**0.5, 1.0)}
     return Finding(
         f"{len(wide)} cells with α²k ≥ {_KERNEL:g}, k ≥ {_LARGE}: unexplained by kernel regression is at most "
-        f"{max(widest):.2g} of the movement at the largest k, and falls like k to the power {law}; kernel regression over the formula: "
-        + ", ".join(f"{ratio:.2f} (α²={alpha**2:.2g})" for alpha, ratio in ratios.items()),
+        f"{max(widest):.2g} of the movement at the largest k, and falls like k to the power {law}; kernel regression "
+        "over the formula: " + ", ".join(f"{ratio:.2f} (α²={alpha**2:.2g})" for alpha, ratio in ratios.items()),
         law.holds(-0.5) and not law.holds(0) and all(abs(ratio - 1) <= 0.15 for ratio in ratios.values()),
     )
 
