@@ -160,15 +160,15 @@ class Fig5(Entry):
         "as α → 0 the completion is Y*, of least rank, also where another one has a smaller nuclear norm",
         why="60 of 100 entries determine the rank-1 matrix Y*, but in some 40 % of draws it is not the completion of "
         "least nuclear norm. From α = 10⁻⁴ the flow comes to Y* in those draws too, and stays away from the other.",
-        touches="Yes: in the rich limit of completion it is not the nuclear norm that is minimised. That M comes to Y*, "
-        "and Thm 4, whose measurements commute, are not touched.",
+        touches="Yes: in the rich limit of completion it is not the nuclear norm that is minimised. That M comes to "
+        "Y*, and Thm 4, whose measurements commute, are not touched.",
     )
     def ends_at_least_rank(self, apart: list[tuple[float, float]]) -> Finding:
         return _are_at([to_truth for _, to_truth in apart], "Y*")
 
     @once
     def apart(self, completions: Mapping[_At, af.Run], scale: str, progress: bool | None) -> list[tuple[float, float]]:
-        """How far M is from the completion of least nuclear norm and from Y*, α = 10⁻⁴, where those two are 5 % apart."""
+        """How far M is from the completion of least nuclear norm and from Y*, α = 10⁻⁴, where the two are 5 % apart."""
         narrow = next(iter(completions.values())).experiment.set({"init.scale": 1e-4})
         found: dict[str, af.Experiment] = {}
         seed = 60  # the first draws on which this was seen are before
