@@ -158,7 +158,7 @@ class Fig5(Entry):
     @correction(
         ends_at_least_nuclear_norm,
         "as α → 0 the completion is Y*, of least rank, also where another one has a smaller nuclear norm",
-        why="60 of 100 entries determine the rank-1 matrix Y*, but in some 40 % of draws it is not the completion of "
+        why="60 of 100 entries determine the rank-1 matrix Y*, but in about half of draws it is not the completion of "
         "least nuclear norm. From α = 10⁻⁴ the flow comes to Y* in those draws too, and stays away from the other.",
         touches="Yes: in the rich limit of completion it is not the nuclear norm that is minimised. That M comes to "
         "Y*, and Thm 4, whose measurements commute, are not touched.",

@@ -314,7 +314,7 @@ def _show_factors(ax: Axes, held: _ByDraw) -> None:
     factors, first = np.geomspace(0.05, 5, 60), min(at.seed for at in held)
     draws = [(at.k, run) for at, run in held.items() if at.seed == first]
     for (k, run), style in zip(draws, ("k-", "k--", "k-."), strict=False):
-        ax.plot(factors, [_distance(run, factor) for factor in factors], style, label=f"k = {k}")
+        ax.plot(factors, [_distance(run, factor) for factor in factors], style, label=f"k = {k}, the first draw")
     ax.axvline(0.5, color="0.5", lw=1.0, ls=":")
     ax.annotate("½", (0.5, 1.0), xycoords=ax.get_xaxis_transform(), ha="center", va="bottom")
     ax.set(xscale="log", yscale="log", xlabel=r"$\mu^2/(\sigma\sqrt{k})$")
