@@ -467,11 +467,23 @@ def _show_path(ax: Axes, run: af.Run) -> None:
 
 
 def _show_shares(ax: Axes, grid: Grid) -> None:
-    """The movement of unobserved entries over α²k, a line a width."""
+    """The movement of unobserved entries over α²k, a line a width, and (√n/2)·√(α⁴ + m²/k) for the kernel regime."""
     greys = np.linspace(0.75, 0.0, len(grid.widths))
     for k, shares, grey in zip(grid.widths, grid.mean("share").T, greys, strict=True):
         style: dict[str, Any] = {"color": str(grey), "marker": "o", "ms": 3, "label": f"k = {k}"}
         ax.plot(grid.products(k), shares, **style)
+        products = np.geomspace(1, grid.products(k)[-1], 60)
+        size = np.mean([cell.size for cell in grid.cells])
+        # n = 60·9/99 entries of its row and as many of its column are observed in the mean.
+        by_kernel = np.sqrt(2 * 60 / 11) / 2 * np.sqrt((products / k / size) ** 2 + 1 / k)
+        ax.plot(
+            products,
+            by_kernel,
+            color=str(grey),
+            ls="--",
+            lw=1.0,
+            label=r"$\frac{\sqrt{n}}{2}\sqrt{\alpha^4+m^2/k}$" if k == grid.widths[-1] else None,
+        )
     ax.axvline(1, color="k", ls=":", lw=1)
     ax.set(xscale="log", ylim=(0, 1.5), xlabel=r"$\alpha^2k=\sigma\sqrt{k}$")
     ax.set(ylabel=r"movement / RMS of $Y^*$, unobserved entries")
