@@ -11,6 +11,8 @@ from scipy.integrate import solve_ivp
 
 from afterfit import SpecError, theory
 from afterfit.papers.woodworth2020.bounds import Start
+from afterfit.papers.woodworth2020.cells import kernel_movement
+from afterfit.papers.woodworth2020.excesses import Tried
 from afterfit.theory.bounds import (
     l1_margin_bound,
     l2_margin_bound,
@@ -170,3 +172,27 @@ def test_a_wide_factorisation_stays_as_near_its_tangent_model_as_thm_9_says(seed
     ]
     assert np.linalg.norm(paths[0] - W0.ravel(), axis=1).max() <= start.way
     assert np.linalg.norm(paths[0] - paths[1], axis=1).max() <= start.apart
+
+
+def test_kernel_regression_moves_hidden_entries_as_the_nearest_parameters_that_fit_do():
+    """By the Jacobian of UVᵀ written out, and the least change of (U, V) to first order that fits what is seen."""
+    rng = np.random.default_rng(0)
+    d, k = 4, 6
+    U, V = rng.standard_normal((2, d, k))
+    Y, hidden = rng.standard_normal((d, d)), rng.permutation(d * d).reshape(d, d) < 6
+    J = np.zeros((d, d, 2, d, k))
+    for i, j in itertools.product(range(d), repeat=2):
+        J[i, j, 0, i], J[i, j, 1, j] = V[j], U[i]
+    J = J.reshape(d * d, -1)
+    seen = ~hidden.ravel()
+    change = np.linalg.lstsq(J[seen], (Y - U @ V.T).ravel()[seen])[0]
+    np.testing.assert_allclose(kernel_movement(U, V, Y, hidden), J[~seen] @ change, atol=1e-10)
+
+
+def test_the_flow_of_a_random_problem_ends_as_small_steps_of_descent_do():
+    problem = Tried(np.array([[1.0, 0.5, -0.3]]), np.array([1.0]), 1.0)
+    w = np.full((2, 3), 0.3)
+    for _ in range(20_000):
+        gradient = 2 * problem.X.T @ (problem.X @ (w[0] ** 2 - w[1] ** 2) - problem.y)
+        w -= 2e-4 * 2 * np.array([gradient, -gradient]) * w
+    np.testing.assert_allclose(problem.flow(0.3), w[0] ** 2 - w[1] ** 2, rtol=1e-3)

@@ -9,7 +9,7 @@ import numpy as np
 import afterfit as af
 from afterfit.papers._paths import initial
 
-__all__ = ["Start", "start_of"]
+__all__ = ["Start", "lifted", "measurements", "start_of"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,6 +25,7 @@ class Start:
     target: float  # ‖y*‖
     least: float
     largest: float
+    linear: float = np.nan  # √(rᵀ(𝒳𝒳ᵀ)⁻¹r/2μ), r = y(0) − y*: the way of the linearised model where W(0)W(0)ᵀ = μI
 
     @property
     def close(self) -> bool:
@@ -55,30 +56,50 @@ class Start:
 
     @property
     def order(self) -> float:
-        """1/(α√k) + α."""
+        """1/(α√k) + α, of (69)."""
         return 1 / (self.alpha * np.sqrt(self.k)) + self.alpha
+
+    @property
+    def order_apart(self) -> float:
+        """1/(α³k^{3/2}) + 1/(α√k) + α, of (70)."""
+        return self.mu**-1.5 + self.order
 
     def lifted(self) -> Start:
         """The same with λ and Λ of the measurements ½[0 X; Xᵀ 0], whose squares are half those of X."""
         return dataclasses.replace(self, least=self.least / 2, largest=self.largest / 2)
 
 
+def measurements(run: af.Run) -> np.ndarray:
+    """Xₙ, one matrix a measurement."""
+    inputs = run.data.inputs
+    return af.theory.single_entries(inputs.mask) if hasattr(inputs, "mask") else np.asarray(inputs)
+
+
+def lifted(X: np.ndarray) -> np.ndarray:
+    """½[0 Xₙ; Xₙᵀ 0]."""
+    n, d, _ = X.shape
+    bar = np.zeros((n, 2 * d, 2 * d))
+    bar[:, :d, d:], bar[:, d:, :d] = X / 2, np.swapaxes(X, 1, 2) / 2
+    return bar
+
+
 def start_of(run: af.Run) -> Start:
     """The start of a run, with μ = α²k as in (90)."""
-    data, alpha, k = run.data, run.spec["init"]["scale"], run.spec["model"]["rank"]
-    seen = np.ravel(data.inputs.mask) > 0
-    d, W = len(data.truth), initial(run).reshape(-1, k)
-    X = np.eye(d * d)[seen]  # one row an observed entry
-    eigenvalues = np.linalg.eigvalsh(X @ X.T)
-    mu, target = alpha**2 * k, X @ np.ravel(data.truth)
+    X, alpha, k = measurements(run), run.spec["init"]["scale"], run.spec["model"]["rank"]
+    d, W = len(run.data.truth), initial(run).reshape(-1, k)
+    rows = X.reshape(len(X), -1)
+    eigenvalues = np.linalg.eigvalsh(rows @ rows.T)
+    mu, target = alpha**2 * k, rows @ np.ravel(run.data.truth)
+    residual = rows @ np.ravel(W[:d] @ W[d:].T) - target
     return Start(
         d=d,
         k=k,
         alpha=alpha,
         mu=mu,
         gamma=float(np.linalg.norm(W @ W.T - mu * np.eye(2 * d), 2)),
-        misfit=float(np.linalg.norm(X @ np.ravel(W[:d] @ W[d:].T) - target)),
+        misfit=float(np.linalg.norm(residual)),
         target=float(np.linalg.norm(target)),
         least=float(eigenvalues[0]),
         largest=float(eigenvalues[-1]),
+        linear=float(np.sqrt(residual @ np.linalg.solve(rows @ rows.T, residual) / (2 * mu))),
     )

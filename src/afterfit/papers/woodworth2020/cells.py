@@ -11,7 +11,7 @@ import afterfit as af
 from afterfit.papers._measure import relative_distance
 from afterfit.papers._paths import initial
 
-__all__ = ["Cell", "Grid"]
+__all__ = ["Cell", "Grid", "kernel_movement"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,23 +27,27 @@ class Cell:
     movement: float  # root mean square of M − M(0), unobserved entries
     size: float  # root mean square of Y*, unobserved entries
     error: float  # ‖M − Y*‖/‖Y*‖
+    from_zeros: float  # the same for Y* with zeros where it is not observed, in place of Y*
+    off_kernel: float  # what kernel regression does not explain of the movement, as a share of it
 
     @classmethod
     def of(cls, run: af.Run) -> Cell:
         k, hidden = run.spec["model"]["rank"], run.data.test_inputs.mask > 0
         U, V = initial(run).reshape(2, -1, k)
         M, Y = run.params["U"] @ run.params["V"].T, run.data.truth
-        nuclear = float(np.linalg.norm(Y, "nuc"))
+        nuclear, zeros = float(np.linalg.norm(Y, "nuc")), np.where(hidden, 0, Y)
         return cls(
             alpha=run.spec["init"]["scale"],
             k=k,
             seed=run.spec["seed"],
             excess=float(np.linalg.norm(M, "nuc")) - nuclear,
             nuclear=nuclear,
-            filled=float(np.linalg.norm(np.where(hidden, 0, Y), "nuc")) - nuclear,
+            filled=float(np.linalg.norm(zeros, "nuc")) - nuclear,
             movement=float(np.sqrt(np.mean((M - U @ V.T)[hidden] ** 2))),
             size=float(np.sqrt(np.mean(Y[hidden] ** 2))),
             error=relative_distance(M, Y),
+            from_zeros=float(np.linalg.norm(M - zeros) / np.linalg.norm(Y)),
+            off_kernel=relative_distance(kernel_movement(U, V, Y, hidden), (M - U @ V.T)[hidden]),
         )
 
     @property
@@ -60,6 +64,13 @@ class Cell:
     def share(self) -> float:
         """The movement of unobserved entries in units of what Y* has there."""
         return self.movement / self.size
+
+
+def kernel_movement(U: np.ndarray, V: np.ndarray, Y: np.ndarray, hidden: np.ndarray) -> np.ndarray:
+    """How far regression with the tangent kernel at (U, V) moves hidden entries of UVᵀ when it fits the others to Y."""
+    eye, seen = np.eye(len(Y)), ~np.ravel(hidden)
+    K = np.kron(eye, V @ V.T) + np.kron(U @ U.T, eye)
+    return K[~seen][:, seen] @ np.linalg.solve(K[seen][:, seen], np.ravel(Y - U @ V.T)[seen])
 
 
 @dataclasses.dataclass(frozen=True)

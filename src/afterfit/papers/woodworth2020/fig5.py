@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 import afterfit as af
-from afterfit.papers import Entry, Finding, claim, once
-from afterfit.papers._measure import log_slope, relative_distance
+from afterfit.papers import Entry, Finding, claim, control, correction, once, run_all
+from afterfit.papers._measure import Interval, power_law, relative_distance, share
 from afterfit.papers.woodworth2020 import PAPER
-from afterfit.papers.woodworth2020.cells import Cell, Grid
+from afterfit.papers.woodworth2020.cells import Cell, Grid, kernel_movement
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Fig5"]
 
-_RICH, _KERNEL = 1e-2, 10.0  # α²k at most and at least, for ≪ 1 and ≫ 1
+# α²k at most and at least, for ≪ 1 and ≫ 1. The kernel changes by ‖Y*‖ in all, which is about 10: so 100 is ≫ 1.
+_RICH, _KERNEL = 1e-2, 100.0
+_LARGE = 100  # widths from this on are large
 
 
 class _At(NamedTuple):
@@ -35,18 +38,36 @@ class Fig5(Entry):
     about = (
         "UVᵀ with k columns, entries from N(0, α²), is fitted to 60 entries of a 10 × 10 matrix Y* = u*v*ᵀ by gradient "
         "flow on the sum of squares until it is at rest; the authors make steps of gradient descent of 10⁻⁵, which "
-        "follow the same path. The figure's grid is not in the text: here α covers three decades and k two, with three "
-        "draws of Y*, of the entries and of the start. UVᵀ starts at size σ = α²√k. The unobserved entries' movement "
-        "is given in units of the root mean square of what Y* has there, and the excess nuclear norm is held against "
-        "that of the observed entries filled up with 0, which is what the kernel regime ends with from a small start. "
-        "Where σ is large as well, the unobserved entries do move, by 1.5 to 2 times α² whatever k: the kernel's "
-        "off-diagonal entries are 1/√k of its diagonal, and what has to be fitted is of size σ. So little of the "
-        "kernel regime is seen with k below 100."
+        "follow the same path. The figure's grid is not in the text: here α covers three decades and k two, with "
+        "several draws of Y*, of the entries and of the start. UVᵀ starts at size σ = α²√k. The unobserved entries' "
+        "movement is given in units of the root mean square of what Y* has there, and the excess nuclear norm is held "
+        "against that of the observed entries filled up with 0, which is what the kernel regime ends with from a small "
+        "start. "
+        "Kernel regression moves unobserved entries too: the kernel between two entries of a row or column is 1/√k of "
+        "that of an entry with itself, and n = 11 or so of those are observed, so that they move by "
+        "(√n/2)·√(α⁴ + m²/k), m the root mean square of Y*: by 1.7α² from a large start, whatever k, and by 1.7m/√k at "
+        "least."
+    )
+    notes = (
+        "The caption is too broad rather than refuted. In the kernel regime unobserved entries move as kernel "
+        "regression moves them, which is little only if k is large and α² small: not for all α²k ≫ 1. With k of 10 "
+        "or so their movement has no transition at all. Until November 2026 the quick scale had seed 2 and k = 30 and "
+        "1000, which had taken the place of seed 0 and k = 100 and 1000. Now it has three draws. Criteria changed when "
+        "numbers had been seen, and the draws with them (these are seeds from 40 on): exponents in k were first taken "
+        "over all draws of Y* together, which differ more than the widths do, and now each draw is compared with "
+        "itself; an exponent of where it turns was to be within ¼ with all of its interval, and now with its value, "
+        "where the interval excludes the rivals; what kernel regression leaves was to fall like k^−½ from k = 10 on, "
+        "and now from k = 100 on; and M was to come to Y* in all draws, which takes a smaller α where Y* is not "
+        "the completion of least nuclear norm."
     )
 
     def runs(self, scale: str) -> dict[str, dict[_At, af.Experiment]]:
-        widths, seeds = ((10, 30, 100, 300, 1000), (0, 1, 2)) if scale == "paper" else ((30, 1000), (2,))
-        alphas = [float(10**exponent) for exponent in np.arange(-2.5, 0.51, 0.25)]
+        widths, seeds, step = (
+            ((10, 30, 100, 300, 1000), range(40, 45), 0.25)
+            if scale == "paper"
+            else ((10, 100, 1000), range(40, 43), 0.5)
+        )
+        alphas = [float(10**exponent) for exponent in np.arange(-2.5, 0.51, step)]
         # The headline is rich: the smallest α of the narrowest.
         places = [_At(alpha, k, seed) for k in widths for seed in seeds for alpha in alphas]
         return {
@@ -65,16 +86,16 @@ class Fig5(Entry):
 
     def picture(self, completions: Mapping[_At, af.Run], grid: Grid) -> Figure:
         figure = af.plot.Figure(figsize=(12, 9.4), layout="constrained")
-        (left, right), (path, share) = figure.subplots(2, 2)
+        (left, right), (path, moved) = figure.subplots(2, 2)
         norm = r"$\Vert M\Vert_*-\Vert Y^*\Vert_*$"
         _heat_map(figure, left, grid, grid.mean("excess"), (1e-2, 1e2), f"excess nuclear norm {norm}")
         _heat_map(figure, right, grid, grid.mean("movement"), (3e-2, 1e0), "RMS movement of unobserved entries")
         headline = _At(grid.alphas[0], grid.widths[0], grid.seeds[0])
         _show_path(path, completions[headline])
         path.set_title(rf"$\alpha={headline.α:.2g}$, $k={headline.k}$", pad=18)  # above the phases
-        _show_shares(share, grid)
+        _show_shares(moved, grid)
         left.legend(*left.get_legend_handles_labels(), loc="lower left", fontsize="small", framealpha=0.9)
-        af.plot.legend_below(path, share, ncols=3)
+        af.plot.legend_below(path, moved, ncols=3)
         return figure
 
     @once
@@ -88,133 +109,314 @@ class Fig5(Entry):
 
     @claim("every run converges to zero training error", says="the solution reached by gradient descent")
     def converges(self, completions: Mapping[_At, af.Run]) -> Finding:
-        losses = [run.curves["train_loss"] for run in completions.values()]
-        residual = max(float(loss[-1] / loss[0]) for loss in losses)
-        settled = sum(run.message.startswith("settled") for run in completions.values())
-        return Finding(
-            f"{settled} of {len(losses)} runs came to rest; largest share of the loss left: {residual:.1g}",
-            residual <= 1e-6 and settled == len(losses),
-        )
+        return _converges(completions, 1)
+
+    @control(converges, "the same runs half-way, in log time")
+    def not_yet(self, completions: Mapping[_At, af.Run]) -> Finding:
+        return _converges(completions, 2)
 
     @claim(
         "for α²k ≪ 1 the excess nuclear norm is approximately zero",
         says="approximately zero, corresponding to the rich limit",
     )
     def rich_has_least_norm(self, grid: Grid) -> Finding:
-        rich = [cell for cell in grid.cells if cell.product <= _RICH]
-        largest = max(cell.excess / cell.nuclear for cell in rich)
-        return Finding(
-            f"at most {largest:.1%} of ‖Y*‖_* in the {len(rich)} cells with "
-            f"α²k ≤ {_RICH:g}; {max(cell.excess / cell.filled for cell in rich):.1%} of the excess of zeros",
-            largest <= 0.05,
-        )
+        return _have_least_norm([cell for cell in grid.cells if cell.product <= _RICH])
+
+    @control(rich_has_least_norm, "α²k from 0.1 to 10")
+    def not_in_between(self, grid: Grid) -> Finding:
+        return _have_least_norm([cell for cell in grid.cells if 0.1 <= cell.product <= 10])
 
     @claim(
         "for α²k ≪ 1 the completion tends to Y* as α falls",
         says="the nuclear norm is nearly minimised and M converges to Y*",
     )
-    def rich_recovers(self, completions: Mapping[_At, af.Run], grid: Grid) -> Finding:
-        errors = dict(zip(grid.widths, grid.mean("error").T, strict=True))
-        draws = {at.seed: run for at, run in completions.items()}
-        return Finding(
-            "‖M − Y*‖/‖Y*‖ at the smallest α "
-            + _by_width({k: f"{error[0]:.2g}" for k, error in errors.items()})
-            + ", falling with α below α²k = 1; of the completion of least nuclear norm "
-            f"{max(map(_least_norm_error, draws.values())):.2g} or less",
-            all(np.all(np.diff(error[grid.products(k) <= 1]) > 0) for k, error in errors.items())
-            and min(error[0] for error in errors.values()) <= 0.05,
-        )
+    def rich_recovers(self, grid: Grid, recoverable: dict[int, bool]) -> Finding:
+        found = _come_to("error", grid, recoverable)
+        hits = share(sum(recoverable.values()), len(recoverable))
+        more = f"; the least nuclear norm is that of Y* in a share of {hits} of {len(recoverable)} draws"
+        return Finding(found.measured + more, found.holds)
+
+    @control(rich_recovers, "Y* with zeros where it is not observed, in place of Y*")
+    def does_not_come_to_zeros(self, grid: Grid, recoverable: dict[int, bool]) -> Finding:
+        return _come_to("from_zeros", grid, recoverable)
+
+    @once
+    def recoverable(self, completions: Mapping[_At, af.Run], scale: str) -> dict[int, bool]:
+        """By seed, whether Y* is the completion of least nuclear norm, to 1 %: of all draws here, and of more."""
+        at, run = next(iter(completions.items()))
+        others = range(at.seed, at.seed + (100 if scale == "paper" else 20))
+        draws = {seed: dataclasses.replace(run.experiment, seed=seed).draw() for seed in others}
+        return {seed: _least_norm_error(data) <= 0.01 for seed, data in draws.items()}
+
+    @claim(
+        "as α → 0 the completion is the one of least nuclear norm",
+        says="App. A: the implicit regularization indeed appears to correspond to nuclear norm regularization",
+    )
+    def ends_at_least_nuclear_norm(self, apart: list[tuple[float, float]]) -> Finding:
+        return _are_at([to_least for to_least, _ in apart], "the completion of least nuclear norm")
+
+    @correction(
+        ends_at_least_nuclear_norm,
+        "as α → 0 the completion is Y*, of least rank, also where another one has a smaller nuclear norm",
+        why="60 of 100 entries determine the rank-1 matrix Y*, but in about half of draws it is not the completion of "
+        "least nuclear norm. From α = 10⁻⁴ the flow comes to Y* in those draws too, and stays away from the other.",
+        touches="Yes: in the rich limit of completion it is not the nuclear norm that is minimised. That M comes to "
+        "Y*, and Thm 4, whose measurements commute, are not touched.",
+    )
+    def ends_at_least_rank(self, apart: list[tuple[float, float]]) -> Finding:
+        return _are_at([to_truth for _, to_truth in apart], "Y*")
+
+    @once
+    def apart(self, completions: Mapping[_At, af.Run], scale: str, progress: bool | None) -> list[tuple[float, float]]:
+        """How far M is from the completion of least nuclear norm and from Y*, α = 10⁻⁴, where the two are 5 % apart."""
+        narrow = next(iter(completions.values())).experiment.set({"init.scale": 1e-4})
+        found: dict[str, af.Experiment] = {}
+        seed = 60  # the first draws on which this was seen are before
+        while len(found) < (10 if scale == "paper" else 3):
+            draw, seed = dataclasses.replace(narrow, seed=seed), seed + 1
+            if _least_norm_error(draw.draw()) >= 0.05:
+                found[f"seed={seed}"] = draw
+        runs = run_all(found, self.id, progress).values()
+        matrices = [(run.params["U"] @ run.params["V"].T, run.data) for run in runs]
+        return [(relative_distance(M, _least_norm(d)), relative_distance(M, d.truth)) for M, d in matrices]
 
     @claim(
         "the excess nuclear norm has its transition at α²k of order 1, whatever k",
         says="a phase transition around α²k = σ√k ≍ 1",
     )
     def excess_turns(self, grid: Grid) -> Finding:
-        """Where the excess is half that of zeros. It grows by powers of α, and may begin below 0: so, by its log."""
-        halves = {
-            k: [
-                _crossing(np.log(np.maximum(2 * excess / filled, 1e-9)), grid.products(k))
-                for excess, filled in zip(grid.along(k, "excess"), grid.along(k, "filled"), strict=True)
-            ]
-            for k in grid.widths
-        }
-        return _turns_at_1("half that of zeros", halves)
+        return _turns_at_1("half that of zeros", _halves_of_excess(grid), 0)
+
+    @control(excess_turns, "σ = α²√k in place of α²k")
+    def not_at_sigma_1(self, grid: Grid) -> Finding:
+        return _turns_at_1("half that of zeros", _halves_of_excess(grid), 0.5)
 
     @claim(
         "the movement of unobserved entries has its transition at α²k of order 1, for large k",
         says="a phase transition around α²k = σ√k ≍ 1",
     )
     def movement_turns(self, grid: Grid) -> Finding:
-        """Where it is half the RMS of Y*."""
-        halves = {
-            k: [_crossing(0.5 - share, grid.products(k)) for share in grid.along(k, "share")] for k in grid.widths
-        }
-        return _turns_at_1("half the RMS of Y*", halves)
+        return _turns_at_1("half the RMS of Y*", _halves_of_movement(grid), 0)
+
+    @control(movement_turns, "α² in place of α²k")
+    def not_at_alpha_1(self, grid: Grid) -> Finding:
+        return _turns_at_1("half the RMS of Y*", _halves_of_movement(grid), 1)
 
     @claim("the transition sharpens as k increases", says="appears to sharpen somewhat as k increases")
     def sharpens(self, grid: Grid) -> Finding:
-        steepness = {
-            k: float(np.mean([_steepest(share, grid.products(k)) for share in grid.along(k, "share")]))
-            for k in grid.widths
-        }
-        values = list(steepness.values())
-        return Finding(
-            "steepest fall of movement/RMS of Y*, a decade of α²k: "
-            + _by_width({k: f"{steep:.2f}" for k, steep in steepness.items()}),
-            bool(np.all(np.diff(values) > -0.02) and values[-1] > 1.1 * values[0]),
-        )
+        return _sharpens(grid, grid.widths)
+
+    @control(sharpens, "every width with the curves of the next, and the largest with those of the smallest")
+    def not_in_another_order(self, grid: Grid) -> Finding:
+        return _sharpens(grid, [grid.widths[-1], *grid.widths[:-1]])
 
     @claim(
         "for α²k ≫ 1 the unobserved entries do not change",
-        says="for σ√k ≫ 1, the unobserved entries do not change",
-        fails="Only while σ is small: what has to be fitted, Y* − UVᵀ(0), is of size σ, and moves other entries by its "
-        "1/√k, α².",
+        says="Fig. 5: for σ√k ≫ 1, the unobserved entries do not change, which corresponds to the kernel regime",
     )
     def kernel_stays(self, kernel: list[Cell]) -> Finding:
         worst = max(kernel, key=lambda cell: cell.share)
         return Finding(
             f"movement/RMS of Y* with α²k ≥ {_KERNEL:g}: {min(c.share for c in kernel):.2g} to {worst.share:.2g}, "
-            f"the latter with σ = {worst.sigma:.2g}: what has to be fitted, Y* − M(0), is then of size σ itself",
+            f"the latter with k={worst.k}, α={worst.alpha:.2g}",
             worst.share <= 0.1,
         )
+
+    @correction(
+        kernel_stays,
+        "for α²k ≫ 1 they move as kernel regression moves them, by (√n/2)·√(α⁴ + m²/k): little if k ≫ 1 and α² ≪ m, "
+        "not for all α²k ≫ 1 (n observed entries in the row and column of an entry, m the RMS of Y*)",
+        why="The tangent kernel at the start is 2α²k(1 + O(1/√k)) on its diagonal, and α²√k·N(0, 1) between two "
+        "entries of one row or column. What is fitted, Y* − UVᵀ(0), has entries of √(m² + α⁴k). So an unobserved entry "
+        "moves by n random terms of α²√k·√(m² + α⁴k)/(2α²k): (√12/2)α² = 1.7α² for α⁴k ≫ m², with 60 of 100 "
+        "entries observed.",
+        touches="No: that the flow is in the kernel regime there is right, and for σ = o(1) with k → ∞ (§6) they stay.",
+    )
+    def kernel_moves_like_regression(self, kernel: list[Cell]) -> Finding:
+        return _moves_like_regression(kernel)
 
     @claim(
         "for α²k ≫ 1 they change by a share of order 1/√k of the start's size σ",
         says="not in the paper; UUᵀ and VVᵀ are α²k(I + O(1/√k)), and (Cor. 10) no more than that moves other entries",
     )
-    def kernel_moves_by_a_share(self, kernel: list[Cell], grid: Grid) -> Finding:
-        largest = [cell for cell in kernel if cell.alpha == grid.alphas[-1]]
-        moved = {k: float(np.mean([c.movement / c.sigma for c in largest if c.k == k])) for k in grid.widths}
-        slope = log_slope(list(moved), list(moved.values()))
-        return Finding(
-            f"movement/σ at α={grid.alphas[-1]:.2g}: "
-            + _by_width({k: f"{share:.2g}" for k, share in moved.items()})
-            + f", like k^{slope:.2f}",
-            abs(slope + 0.5) <= 0.15,
-        )
+    def kernel_moves_by_a_share(self, grid: Grid) -> Finding:
+        return _falls_like_the_root("movement/σ", lambda cell: cell.movement / cell.sigma, _largest_alpha(grid))
+
+    @control(kernel_moves_by_a_share, "movement/α², which does not depend on k")
+    def not_as_a_share_of_the_square(self, grid: Grid) -> Finding:
+        return _falls_like_the_root("movement/α²", lambda cell: cell.movement / cell.alpha**2, _largest_alpha(grid))
 
     @claim(
         "for α²k ≫ 1 with σ ≪ 1, which needs a large k, they do not change",
         says="ω(1/√k) = σ = o(1) leads to the kernel regime (§6)",
     )
     def kernel_stays_from_small_starts(self, grid: Grid) -> Finding:
-        smallest = dict(zip(grid.widths, grid.mean("share").min(axis=0), strict=True))
-        values = list(smallest.values())
-        return Finding(
-            "least movement/RMS of Y* over α: " + _by_width({k: f"{share:.2g}" for k, share in smallest.items()}),
-            bool(np.all(np.diff(values) < 0) and values[-1] <= 0.1),
-        )
+        return _falls_like_the_root("least movement/RMS of Y* over α", lambda cell: cell.share, _stillest(grid.cells))
+
+    @control(kernel_stays_from_small_starts, "α²k ≤ 1")
+    def rich_ones_do_not_stay(self, grid: Grid) -> Finding:
+        rich = [cell for cell in grid.cells if cell.product <= 1]
+        return _falls_like_the_root("least movement/RMS of Y* over α", lambda cell: cell.share, _stillest(rich))
 
 
-def _turns_at_1(half: str, crossings: Mapping[int, Sequence[float]]) -> Finding:
-    """Whether the α²k of half-way, by k and seed, is of order 1 whatever k: where it is seen, and it is at two k."""
-    typical = {k: float(np.exp(np.mean(np.log(products)))) for k, products in crossings.items()}  # ∞ if one is
-    seen = [product for product in typical.values() if np.isfinite(product)]
+def _converges(completions: Mapping[_At, af.Run], parts: int) -> Finding:
+    """Whether the loss is 0 after 1/parts of the observations."""
+    losses = [run.curves["train_loss"] for run in completions.values()]
+    residual = max(float(loss[len(loss) // parts - 1] / loss[0]) for loss in losses)
+    settled = sum(run.message.startswith("settled") for run in completions.values())
     return Finding(
-        f"{half} at α²k = "
-        + _by_width({k: f"{product:.2g}" if np.isfinite(product) else "never" for k, product in typical.items()})
-        + f": within a factor {max(seen) / min(seen):.2g}",
-        len(seen) >= 2 and min(seen) >= 0.1 and max(seen) <= 10 and max(seen) <= 3 * min(seen),
+        f"{settled} of {len(losses)} runs came to rest; largest share of the loss left: {residual:.1g}",
+        residual <= 1e-6 and settled == len(losses),
+    )
+
+
+def _have_least_norm(cells: list[Cell]) -> Finding:
+    """To 5 % of ‖Y*‖_*, in every cell and on both sides: where Y* is not of least nuclear norm it is below 0."""
+    largest, of_zeros = (max(abs(c.excess) / getattr(c, name) for c in cells) for name in ("nuclear", "filled"))
+    products = [cell.product for cell in cells]
+    return Finding(
+        f"at most {largest:.1%} of ‖Y*‖_* in the {len(cells)} cells with α²k from {min(products):.1g} to "
+        f"{max(products):.2g}; {of_zeros:.1%} of the excess of zeros",
+        largest <= 0.05,
+    )
+
+
+def _come_to(what: str, grid: Grid, recoverable: Mapping[int, bool]) -> Finding:
+    """Whether, at every width, the mean error falls with α below α²k = 1, to a tenth at the smallest α.
+
+    Of the draws in which Y* is the completion of least nuclear norm: in others M comes to it at smaller α only.
+    """
+    draws = [i for i, seed in enumerate(grid.seeds) if recoverable[seed]]
+    errors = dict(zip(grid.widths, grid.values(what)[..., draws].mean(axis=-1).T, strict=True))
+    return Finding(
+        f"mean of {len(draws)} draws, relative to ‖Y*‖, at the smallest α "
+        + _by_width({k: f"{error[0]:.2g}" for k, error in errors.items()})
+        + ", at α²k = 1 or just below "
+        + _by_width({k: f"{error[grid.products(k) <= 1][-1]:.2g}" for k, error in errors.items()}),
+        all(np.all(np.diff(error[grid.products(k) <= 1]) > 0) and error[0] <= 0.1 for k, error in errors.items()),
+    )
+
+
+def _halves_of_excess(grid: Grid) -> dict[int, list[float]]:
+    """The α²k at which the excess is half that of zeros. It grows by powers of α, and may begin below 0: by its log."""
+    return {
+        k: [
+            _crossing(np.log(np.maximum(2 * excess / filled, 1e-9)), grid.products(k))
+            for excess, filled in zip(grid.along(k, "excess"), grid.along(k, "filled"), strict=True)
+        ]
+        for k in grid.widths
+    }
+
+
+def _halves_of_movement(grid: Grid) -> dict[int, list[float]]:
+    """The α²k at which the movement is half the RMS of Y*, for large k."""
+    return {
+        k: [_crossing(0.5 - share, grid.products(k)) for share in grid.along(k, "share")]
+        for k in grid.widths
+        if k >= _LARGE
+    }
+
+
+def _turns_at_1(half: str, crossings: Mapping[int, Sequence[float]], power: float) -> Finding:
+    """Whether α²k, or α²k^(1 − power), is of order 1 half-way at every k and in every draw, and not a power of k.
+
+    Between 0.1 and 10 in the mean over draws: Y* → cY* with α² → cα² is a symmetry, so that it goes with ‖Y*‖, which is
+    4 to 20 or so. The rivals are σ = α²√k and α² itself, of which α²k would be k^½ and k: the exponent has to be nearer
+    to 0 than to ½, and its interval to exclude ½.
+    """
+    values = {k: np.array(products) / k**power for k, products in crossings.items()}
+    seen = np.all([np.isfinite(products) for products in values.values()], axis=0)
+    law = _within_draws({k: products[seen] for k, products in values.items()})
+    typical = {k: float(np.exp(np.mean(np.log(products)))) for k, products in values.items()}
+    return Finding(
+        f"{half} at α²k{'' if not power else f'^{1 - power:g}'} = "
+        + _by_width({k: f"{value:.2g}" if np.isfinite(value) else "never" for k, value in typical.items()})
+        + f", at every width in {np.sum(seen)} of {np.size(seen)} draws; like k to the power {law}",
+        bool(np.all(seen))
+        and all(0.1 <= value <= 10 for value in typical.values())
+        and abs(law.value) <= 0.25
+        and law.low > -0.5
+        and law.high < 0.5,
+    )
+
+
+def _within_draws(values: Mapping[int, Sequence[float] | np.ndarray]) -> Interval:
+    """The exponent of k in values by width and draw, of which each draw may have a factor of its own."""
+    from scipy.stats import t
+
+    y = np.log(np.array(list(values.values())))
+    x = np.log(list(values))[:, None] * np.ones_like(y)
+    x, y = x - x.mean(axis=0), y - y.mean(axis=0)
+    exponent = float(np.sum(x * y) / np.sum(x * x))
+    free = y.size - y.shape[1] - 1
+    half = float(t.ppf(0.975, free) * np.sqrt(np.sum((y - exponent * x) ** 2) / free / np.sum(x * x)))
+    return Interval(exponent, exponent - half, exponent + half)
+
+
+def _sharpens(grid: Grid, widths: Sequence[int]) -> Finding:
+    """Whether the steepest fall grows with k, by the interval of its exponent."""
+    steepest = {
+        k: [_steepest(share, grid.products(of)) for share in grid.along(of, "share")]
+        for k, of in zip(grid.widths, widths, strict=True)
+    }
+    law = _within_draws(steepest)
+    return Finding(
+        "steepest fall of movement/RMS of Y*, a decade of α²k: "
+        + _by_width({k: f"{np.mean(values):.2f}" for k, values in steepest.items()})
+        + f", like k to the power {law}",
+        law.low > 0,
+    )
+
+
+def _moves_like_regression(kernel: list[Cell]) -> Finding:
+    """What kernel regression leaves unexplained is 1/√k of the movement for large k: it has to fall like that.
+
+    The formula is held against regression itself, over random starts and targets at k = 1000: both terms of its root
+    are there at α² = 0.03, the first at 1. In the mean it has to be right to 15 %: with n = 6, one row, it would be off
+    by 30 %.
+    """
+    wide = [cell for cell in kernel if cell.k >= _LARGE]
+    law = power_law([cell.k for cell in wide], [cell.off_kernel for cell in wide])
+    widest = [cell.off_kernel for cell in kernel if cell.k == max(cell.k for cell in kernel)]
+    ratios = {alpha: _over_formula(alpha) for alpha in (0.03**0.5, 1.0)}
+    return Finding(
+        f"{len(wide)} cells with α²k ≥ {_KERNEL:g}, k ≥ {_LARGE}: unexplained by kernel regression is at most "
+        f"{max(widest):.2g} of the movement at the largest k, and falls like k to the power {law}; kernel regression "
+        "over the formula: " + ", ".join(f"{ratio:.2f} (α²={alpha**2:.2g})" for alpha, ratio in ratios.items()),
+        law.holds(-0.5) and not law.holds(0) and all(abs(ratio - 1) <= 0.15 for ratio in ratios.values()),
+    )
+
+
+def _over_formula(alpha: float, k: int = 1000, d: int = 10, observed: int = 60) -> float:
+    """The RMS movement of unobserved entries by kernel regression over (√n/2)·√(α⁴ + m²/k), 100 random starts."""
+    rng, squares, expected = np.random.default_rng(0), [], []
+    for _ in range(100):
+        U, V = alpha * rng.standard_normal((2, d, k))
+        Y = np.outer(rng.standard_normal(d), rng.standard_normal(d))
+        hidden = (rng.permutation(d * d) >= observed).reshape(d, d)
+        near = ((~hidden).sum(axis=1, keepdims=True) + (~hidden).sum(axis=0, keepdims=True))[hidden]
+        squares.append(np.mean(kernel_movement(U, V, Y, hidden) ** 2))
+        expected.append(np.mean(near) / 4 * (alpha**4 + np.mean(Y**2) / k))
+    return float(np.sqrt(np.mean(squares) / np.mean(expected)))
+
+
+def _largest_alpha(grid: Grid) -> list[Cell]:
+    return [cell for cell in grid.cells if cell.alpha == grid.alphas[-1]]
+
+
+def _stillest(cells: Sequence[Cell]) -> list[Cell]:
+    """The cell that moves least over α, for every width and draw."""
+    places = dict.fromkeys((cell.k, cell.seed) for cell in cells)
+    return [min((c for c in cells if (c.k, c.seed) == place), key=lambda c: c.share) for place in places]
+
+
+def _falls_like_the_root(what: str, of: Callable[[Cell], float], cells: list[Cell]) -> Finding:
+    """Whether a quantity falls like k^−½: by the interval of its exponent, which has to exclude 0."""
+    law = power_law([cell.k for cell in cells], [of(cell) for cell in cells])
+    means = {k: float(np.mean([of(c) for c in cells if c.k == k])) for k in sorted({cell.k for cell in cells})}
+    return Finding(
+        f"{what}: " + _by_width({k: f"{value:.2g}" for k, value in means.items()}) + f", like k to the power {law}",
+        law.holds(-0.5) and not law.holds(0),
     )
 
 
@@ -232,10 +434,23 @@ def _steepest(share: np.ndarray, products: np.ndarray) -> float:
     return float(np.max(-np.diff(share) / np.diff(np.log10(products))))
 
 
-def _least_norm_error(run: af.Run) -> float:
-    """‖M − Y*‖/‖Y*‖ of the completion M of least nuclear norm."""
-    seen, truth = run.data.inputs.mask, run.data.truth
-    return relative_distance(af.theory.min_nuclear(af.theory.single_entries(seen), truth[seen > 0]), truth)
+def _least_norm(data: af.tasks.Data) -> np.ndarray:
+    """The completion of least nuclear norm."""
+    seen = data.inputs.mask
+    return af.theory.min_nuclear(af.theory.single_entries(seen), data.truth[seen > 0])
+
+
+def _least_norm_error(data: af.tasks.Data) -> float:
+    """How far that is from Y*."""
+    return relative_distance(_least_norm(data), data.truth)
+
+
+def _are_at(distances: Sequence[float], where: str) -> Finding:
+    """To 1 %, where the two candidates are 5 % apart or more."""
+    return Finding(
+        f"{len(distances)} draws: M is {min(distances):.2g} to {max(distances):.2g} from {where}",
+        max(distances) <= 0.01,
+    )
 
 
 def _by_width(values: Mapping[int, str]) -> str:
@@ -252,11 +467,23 @@ def _show_path(ax: Axes, run: af.Run) -> None:
 
 
 def _show_shares(ax: Axes, grid: Grid) -> None:
-    """The movement of unobserved entries over α²k, a line a width."""
+    """The movement of unobserved entries over α²k, a line a width, and (√n/2)·√(α⁴ + m²/k) for the kernel regime."""
     greys = np.linspace(0.75, 0.0, len(grid.widths))
     for k, shares, grey in zip(grid.widths, grid.mean("share").T, greys, strict=True):
         style: dict[str, Any] = {"color": str(grey), "marker": "o", "ms": 3, "label": f"k = {k}"}
         ax.plot(grid.products(k), shares, **style)
+        products = np.geomspace(1, grid.products(k)[-1], 60)
+        size = np.mean([cell.size for cell in grid.cells])
+        # n = 60·9/99 entries of its row and as many of its column are observed in the mean.
+        by_kernel = np.sqrt(2 * 60 / 11) / 2 * np.sqrt((products / k / size) ** 2 + 1 / k)
+        ax.plot(
+            products,
+            by_kernel,
+            color=str(grey),
+            ls="--",
+            lw=1.0,
+            label=r"$\frac{\sqrt{n}}{2}\sqrt{\alpha^4+m^2/k}$" if k == grid.widths[-1] else None,
+        )
     ax.axvline(1, color="k", ls=":", lw=1)
     ax.set(xscale="log", ylim=(0, 1.5), xlabel=r"$\alpha^2k=\sigma\sqrt{k}$")
     ax.set(ylabel=r"movement / RMS of $Y^*$, unobserved entries")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 import afterfit as af
-from afterfit.papers import Entry, Finding, claim, once
-from afterfit.papers._measure import examples, log_slope
+from afterfit.papers import Entry, Finding, claim, control, once
+from afterfit.papers._measure import Interval, examples, power_law
 from afterfit.papers._paths import initial
 from afterfit.papers.woodworth2020 import PAPER
 
@@ -19,8 +19,22 @@ if TYPE_CHECKING:
 
 __all__ = ["Thm4"]
 
-_HELD = 0.5  # the σ√k of the runs over k
-_ByWidth = Mapping[int, "af.Run"]
+# The σ√k of the runs over k. On these data argmin Q_μ at half and at twice this μ² is about σ√k away, where the start
+# has entries of σ: so each draw can tell the factor ½ from ¼ and 1.
+_HELD = 0.1
+
+
+class _At(NamedTuple):
+    k: int
+    seed: int
+
+
+class _From(NamedTuple):
+    σ_root_k: float
+    seed: int
+
+
+_ByDraw = Mapping[_At, "af.Run"]
 
 
 class Thm4(Entry):
@@ -28,24 +42,35 @@ class Thm4(Entry):
     title = "Wide UVᵀ with commuting measurements minimises Q of its spectrum"
     where = "Thm 4, §6, App. G"
     about = (
-        "UVᵀ with k columns, entries from N(0, α²), is fitted by gradient flow to diagonal measurements. "
-        "α²k = σ√k is held while k grows, so that the start of UVᵀ, of size σ = α²√k, goes to 0, and UUᵀ and VVᵀ go to "
-        "α²kI. Then the limit goes to argmin Q_μ(spectrum(M)) with μ² = ½σ√k. Measurements that commute and are "
-        "symmetric are diagonal in one basis, and a Gaussian start knows no basis, so diagonal ones are the "
+        "UVᵀ with k columns, entries from N(0, α²), is fitted by gradient flow to diagonal measurements, of several "
+        "draws. α²k = σ√k is held while k grows, so that the start of UVᵀ, of size σ = α²√k, goes to 0, and UUᵀ and "
+        "VVᵀ go to α²kI. Then the limit goes to argmin Q_μ(spectrum(M)) with μ² = ½σ√k. Measurements that commute and "
+        "are symmetric are diagonal in one basis, and a Gaussian start knows no basis, so diagonal ones are the "
         "general case. The spectrum has to be the singular values: by eigenvalues a matrix such as [1 1; −1 −1] would "
-        "cost nothing."
+        "cost nothing. U and V are what is followed; the integrator knows nothing of Q."
+    )
+    notes = (
+        "Until November 2026 this entry had one draw, σ√k = 0.5 and 5 x 5 matrices at quick scale. On other draws of "
+        "that setting argmin Q_μ hardly depends on μ, and the factor that fits best is anything (0.37 to above 7 at "
+        "k = 2000). σ√k and the size were then chosen by how far argmin Q_μ moves with μ. It was asked at first that "
+        "the exponent −½ is known to 0.15, which six draws do not give; now it is asked that 0 is excluded, of other "
+        "draws (seeds from 20 on) than those on which that was seen."
     )
 
-    def runs(self, scale: str) -> dict[str, dict[int, af.Experiment] | dict[float, af.Experiment]]:
-        """By k with σ√k held, the widest first, and by σ√k at the widest."""
-        d, N, widths = (8, 4, (10_000, 1_000, 100, 10)) if scale == "paper" else (5, 2, (2_000, 100))
-        task = af.tasks.MatrixSensing(d, d, 2, N=N, measurements="diagonal")
+    def runs(self, scale: str) -> dict[str, dict[_At, af.Experiment] | dict[_From, af.Experiment]]:
+        """By k and draw with σ√k held, the widest first, and by σ√k and draw at the widest."""
+        widths, seeds = ((10_000, 1_000, 100), range(20, 30)) if scale == "paper" else ((1_000, 100), range(20, 26))
+        task = af.tasks.MatrixSensing(8, 8, 2, N=4, measurements="diagonal")
         return {
-            "held": {k: _flow(task, _HELD, k) for k in widths},
-            "widest": {product: _flow(task, product, widths[0]) for product in (0.05, 5.0)},
+            "held": {_At(k, seed): _flow(task, _HELD, k, seed) for k in widths for seed in seeds},
+            "widest": {
+                _From(product, seed): _flow(task, product, widths[0], seed)
+                for product in (0.01, 1.0)
+                for seed in seeds[: 3 if scale == "paper" else 2]
+            },
         }
 
-    def picture(self, held: _ByWidth, headline: af.Run) -> Figure:
+    def picture(self, held: _ByDraw, headline: af.Run) -> Figure:
         figure = af.plot.Figure(figsize=(13.5, 4.4), layout="constrained")
         left, middle, right = figure.subplots(1, 3)
         _show_widths(left, held)
@@ -55,77 +80,161 @@ class Thm4(Entry):
         return figure
 
     @once
-    def headline(self, held: _ByWidth) -> af.Run:
-        """The widest of the runs with σ√k held."""
-        return held[max(held)]
+    def headline(self, held: _ByDraw) -> af.Run:
+        """The first draw of the widest with σ√k held."""
+        return next(iter(held.values()))
 
     @once
-    def by_product(self, widest: Mapping[float, af.Run], headline: af.Run) -> dict[float, af.Run]:
-        """The widest runs by σ√k, the smallest first."""
-        return dict(sorted({**widest, _HELD: headline}.items()))
+    def at_the_widest(self, held: _ByDraw) -> list[af.Run]:
+        """All draws of the widest with σ√k held."""
+        return [run for at, run in held.items() if at.k == max(at.k for at in held)]
 
     @claim("the flow interpolates: L(M) = 0 at the end", says="assumed by the theorem")
     def interpolates(self, runs: Mapping[str, af.Run]) -> Finding:
-        residual = max(float(run.curves["train_error"][-1]) for run in runs.values())
-        return Finding(f"largest ‖⟨Xₙ, M⟩ − yₙ‖/‖y‖ of {len(runs)} runs: {residual:.1g}", residual <= 1e-6)
+        return _interpolate(runs, -1)
+
+    @control(interpolates, "the same flows half-way, in log time")
+    def not_yet(self, runs: Mapping[str, af.Run]) -> Finding:
+        return _interpolate(runs, 20)
 
     @claim("M(0) is of size σ = α²√k, and goes to 0 with σ√k held", says="σ = ‖M(0)‖_F/d, of order α²√k")
-    def starts_small(self, held: _ByWidth) -> Finding:
-        sizes = {k: (_start_size(run), _product(run) / np.sqrt(k)) for k, run in held.items()}
-        return Finding(
-            "‖M(0)‖_F/d and α²√k: " + ", ".join(f"{size:.3g} and {s:.3g} (k={k})" for k, (size, s) in sizes.items()),
-            all(abs(size / s - 1) <= 0.5 for size, s in sizes.values()),
-        )
+    def starts_small(self, held: _ByDraw) -> Finding:
+        return _starts_at(held, 0.5)
+
+    @control(starts_small, "α²k, the size of UUᵀ, in place of α²√k")
+    def not_like_the_blocks(self, held: _ByDraw) -> Finding:
+        return _starts_at(held, 1.0)
 
     @claim("the limit is argmin Q_μ(spectrum(M)) as k → ∞", says="equality in the limit")
-    def ends_at_q(self, held: _ByWidth) -> Finding:
-        gaps = {k: _distance(run, 0.5) for k, run in held.items()}
-        slope = log_slope(list(gaps), list(gaps.values()))
-        return Finding(
-            f"σ√k={_HELD:g}: relative distance of M, all entries, "
-            + ", ".join(f"{gap:.2g} (k={k})" for k, gap in gaps.items())
-            + f", like k^{slope:.2f}: the start itself is of size σ, like k^−0.50",
-            -0.75 <= slope <= -0.25 and gaps[max(gaps)] <= 0.1,
-        )
+    def ends_at_q(self, held: _ByDraw) -> Finding:
+        return _comes_to_q(held, 0.5)
+
+    @control(ends_at_q, "μ² = σ√k")
+    def not_at_twice(self, held: _ByDraw) -> Finding:
+        return _comes_to_q(held, 1.0)
+
+    @control(ends_at_q, "μ² = ¼σ√k")
+    def not_at_half(self, held: _ByDraw) -> Finding:
+        return _comes_to_q(held, 0.25)
 
     @claim("μ² is ½σ√k and no other multiple of it", says="μ² = ½σ√k")
-    def no_other_multiple(self, held: _ByWidth, headline: af.Run) -> Finding:
-        best = {k: best_factor(run) for k, run in held.items()}
-        gaps = {factor: _distance(headline, factor, diagonal=True) for factor in (0.25, 0.5, 1.0)}
-        return Finding(
-            "nearest to the diagonal of M is argmin Q_μ with μ²/(σ√k) = "
-            + ", ".join(f"{factor:.3g} (k={k})" for k, factor in best.items())
-            + "; the distance of the widest is "
-            + ", ".join(f"{gap:.2g} (μ²={factor:g}σ√k)" for factor, gap in gaps.items()),
-            abs(best[max(best)] / 0.5 - 1) <= 0.15 and gaps[0.5] < 0.5 * min(gaps[0.25], gaps[1.0]),
-        )
+    def no_other_multiple(self, at_the_widest: list[af.Run]) -> Finding:
+        return _is_the_factor(at_the_widest, 0.5)
+
+    @control(no_other_multiple, "¼σ√k")
+    def not_a_quarter(self, at_the_widest: list[af.Run]) -> Finding:
+        return _is_the_factor(at_the_widest, 0.25)
+
+    @control(no_other_multiple, "σ√k")
+    def not_the_whole(self, at_the_widest: list[af.Run]) -> Finding:
+        return _is_the_factor(at_the_widest, 1.0)
 
     @claim(
         "the limit goes from min-Frobenius to min-nuclear as μ falls",
         says="the trace norm for small μ and the Frobenius norm for large μ",
     )
-    def goes_from_frobenius_to_nuclear(self, by_product: Mapping[float, af.Run], headline: af.Run) -> Finding:
-        seen = {product: _excesses(np.abs(np.diag(_matrix(run))), run) for product, run in by_product.items()}
-        nuclear, frobenius = zip(*seen.values(), strict=True)
-        least, most = (
-            _excesses(np.linalg.svd(af.theory.SpectralQ(mu).minimise(*examples(headline)), compute_uv=False), headline)
-            for mu in (1e-300, 1e10)
-        )
-        return Finding(
-            "excess over the least nuclear norm and over the least Frobenius norm, of the diagonal of M: "
-            + ", ".join(f"{a:.2g} and {b:.2g} (σ√k={product:g})" for product, (a, b) in seen.items())
-            + f"; of argmin Q_μ {least[0]:.1g} (nuclear, μ=1e-300) and {most[1]:.1g} (Frobenius, μ=1e10)",
-            bool(np.all(np.diff(nuclear) > 0) and np.all(np.diff(frobenius) < 0) and max(least[0], most[1]) <= 1e-6),
-        )
+    def goes_from_frobenius_to_nuclear(self, excesses: _Excesses, headline: af.Run) -> Finding:
+        return _goes(excesses, headline, 1e-300, 1e10)
+
+    @control(goes_from_frobenius_to_nuclear, "the order of σ√k, and the limits of μ, turned round")
+    def not_the_other_way(self, excesses: _Excesses, headline: af.Run) -> Finding:
+        return _goes(dict(reversed(list(excesses.items()))), headline, 1e10, 1e-300)
+
+    @once
+    def excesses(self, held: _ByDraw, widest: Mapping[_From, af.Run]) -> dict[float, np.ndarray]:
+        """By σ√k, the smallest first: for each draw how far the two norms of the diagonal of M are above the least."""
+        seeds, k = sorted({at.seed for at in widest}), max(at.k for at in held)
+        by_product = {
+            _HELD: [held[_At(k, seed)] for seed in seeds],
+            **{p: [widest[_From(p, seed)] for seed in seeds] for p in {at.σ_root_k for at in widest}},
+        }
+        return {
+            product: np.array([_excesses(np.abs(np.diag(_matrix(run))), run) for run in runs])
+            for product, runs in sorted(by_product.items())
+        }
 
 
-def _flow(task: af.tasks.Task, product: float, k: int) -> af.Experiment:
+_Excesses = Mapping[float, np.ndarray]
+
+
+def _interpolate(runs: Mapping[str, af.Run], at: int) -> Finding:
+    residual = max(float(run.curves["train_error"][at]) for run in runs.values())
+    return Finding(f"largest ‖⟨Xₙ, M⟩ − yₙ‖/‖y‖ of {len(runs)} runs: {residual:.1g}", residual <= 1e-6)
+
+
+def _starts_at(held: _ByDraw, power: float) -> Finding:
+    """Whether ‖M(0)‖_F/d is α²kᵖ in every draw, to 30 %: a norm of 64 entries of one size is off by 1/√128, 9 %."""
+    shares = [_start_size(run) / (_product(run) * at.k ** (power - 1)) for at, run in held.items()]
+    return Finding(
+        f"‖M(0)‖_F/d over α²k^{power:g}, {len(shares)} draws, k from {min(held).k} to {max(held).k}: "
+        f"{min(shares):.2f} to {max(shares):.2f}",
+        min(shares) >= 0.7 and max(shares) <= 1.3,
+    )
+
+
+def _comes_to_q(held: _ByDraw, factor: float) -> Finding:
+    """Whether the diagonal of M comes to argmin Q_μ like its own start, of size σ, goes to 0: like k^−½.
+
+    From that of another multiple it would stay away: the exponent 0 is the rival, which the interval has to exclude.
+    Off the diagonal, where nothing is measured, M stays near its start, which is like k^−½ whatever μ is.
+    """
+    law = power_law([at.k for at in held], [_distance(run, factor) for run in held.values()])
+    widths = sorted({at.k for at in held})
+    means = {k: np.mean([_distance(run, factor) for at, run in held.items() if at.k == k]) for k in widths}
+    return Finding(
+        f"σ√k={_HELD:g}: relative distance of the diagonal, mean of {len(held) // len(widths)} draws, "
+        + ", ".join(f"{gap:.2g} (k={k})" for k, gap in means.items())
+        + f", like k to the power {law}",
+        law.holds(-0.5) and not law.holds(0),
+    )
+
+
+def _is_the_factor(runs: list[af.Run], factor: float) -> Finding:
+    """Whether the μ²/(σ√k) that fits best is this factor: in the mean over draws, and to no more than a fifth."""
+    best = _mean([np.log(best_factor(run)) for run in runs])
+    law = Interval(*map(float, np.exp(best)))
+    return Finding(
+        f"nearest to the diagonal of M is argmin Q_μ with μ²/(σ√k) = {law}, geometric mean of {len(runs)} draws, "
+        f"k={runs[0].spec['model']['rank']}; {factor:g} is asked for",
+        law.holds(factor) and law.high <= 1.5 * law.low,
+    )
+
+
+def _mean(values: list[float]) -> Interval:
+    """The mean of draws, with Student's interval."""
+    from scipy.stats import t
+
+    centre = float(np.mean(values))
+    half = float(t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values)))
+    return Interval(centre, centre - half, centre + half)
+
+
+def _goes(excesses: _Excesses, headline: af.Run, small: float, large: float) -> Finding:
+    """Whether in every draw the nuclear norm rises with σ√k and the Frobenius norm falls; and where argmin Q_μ ends."""
+    nuclear, frobenius = np.moveaxis(np.array(list(excesses.values())), -1, 0)
+    least, most = (
+        _excesses(np.linalg.svd(af.theory.SpectralQ(mu).minimise(*examples(headline)), compute_uv=False), headline)
+        for mu in (small, large)
+    )
+    means = {product: values.mean(axis=0) for product, values in excesses.items()}
+    return Finding(
+        f"excess over the least nuclear norm and over the least Frobenius norm, of the diagonal of M, mean of "
+        f"{nuclear.shape[1]} draws: "
+        + ", ".join(f"{a:.2g} and {b:.2g} (σ√k={product:g})" for product, (a, b) in means.items())
+        + f"; of argmin Q_μ {least[0]:.1g} (nuclear, μ={small:g}) and {most[1]:.1g} (Frobenius, μ={large:g})",
+        bool(np.all(np.diff(nuclear, axis=0) > 0) and np.all(np.diff(frobenius, axis=0) < 0))
+        and max(least[0], most[1]) <= 1e-6,
+    )
+
+
+def _flow(task: af.tasks.Task, product: float, k: int, seed: int) -> af.Experiment:
     return af.Experiment(
         task=task,
         model=af.models.MatrixFactorisation(k),
         # One method for all, so that runs of one width share what is compiled.
         dynamics=af.dynamics.GradientFlow(until=30 / min(product, 1.0), first=1e-3, rtol=1e-6, method="implicit"),
         init=af.inits.Gaussian(float(np.sqrt(product / k))),
+        seed=seed,
         observations=40,
     )
 
@@ -140,7 +249,7 @@ def best_factor(run: af.Run) -> float:
     from scipy.optimize import minimize_scalar
 
     found: Any = minimize_scalar(
-        lambda log: _distance(run, float(np.exp(log)), diagonal=True),
+        lambda log: _distance(run, float(np.exp(log))),
         bounds=(-4.0, 2.0),
         method="bounded",
         options={"xatol": 1e-4},
@@ -148,11 +257,10 @@ def best_factor(run: af.Run) -> float:
     return float(np.exp(found.x))
 
 
-def _distance(run: af.Run, factor: float, diagonal: bool = False) -> float:
-    """The relative distance of M, or of its diagonal, from argmin Q_μ."""
-    M, limit = _matrix(run), minimiser(run, factor)
-    apart = np.diag(M - limit) if diagonal else M - limit
-    return float(np.linalg.norm(apart) / np.linalg.norm(limit))
+def _distance(run: af.Run, factor: float) -> float:
+    """The relative distance of the diagonal of M from that of argmin Q_μ, which has nothing off it."""
+    limit = np.diag(minimiser(run, factor))
+    return float(np.linalg.norm(np.diag(_matrix(run)) - limit) / np.linalg.norm(limit))
 
 
 def _excesses(sigma: np.ndarray, run: af.Run) -> tuple[float, float]:
@@ -182,28 +290,31 @@ def _start_size(run: af.Run) -> float:
     return float(np.linalg.norm(U @ V.T) / d)
 
 
-def _show_widths(ax: Axes, held: _ByWidth) -> None:
-    """The distance from argmin Q_μ over k, for three μ."""
+def _show_widths(ax: Axes, held: _ByDraw) -> None:
+    """The distance of every draw from argmin Q_μ over k, for three μ."""
     looks: tuple[tuple[float, dict[str, Any], str], ...] = (
-        (0.5, {"color": "k", "marker": "o", "ls": "-"}, r"$\mu^2=\frac{1}{2}\sigma\sqrt{k}$"),
-        (0.25, {"color": "0.5", "marker": "s", "ls": "--", "mfc": "none"}, r"$\mu^2=\frac{1}{4}\sigma\sqrt{k}$"),
-        (1.0, {"color": "#D55E00", "marker": "^", "ls": ":"}, r"$\mu^2=\sigma\sqrt{k}$"),
+        (0.5, {"color": "k", "marker": "o"}, r"$\mu^2=\frac{1}{2}\sigma\sqrt{k}$"),
+        (0.25, {"color": "0.5", "marker": "s", "mfc": "none"}, r"$\mu^2=\frac{1}{4}\sigma\sqrt{k}$"),
+        (1.0, {"color": "#D55E00", "marker": "^"}, r"$\mu^2=\sigma\sqrt{k}$"),
     )
-    widths = list(held)
-    for factor, style, name in looks:
-        ax.plot(widths, [_distance(run, factor) for run in held.values()], **style, label=name)
-    nearest = _distance(held[widths[0]], 0.5) * np.sqrt(widths[0])
-    ax.plot(widths, nearest / np.sqrt(widths), color="0.7", lw=1.0, label=r"$\propto 1/\sqrt{k}$")
+    for (factor, style, name), aside in zip(looks, (1.0, 0.85, 1.18), strict=True):  # side by side
+        ax.plot(
+            [aside * at.k for at in held], [_distance(r, factor) for r in held.values()], ls="", label=name, **style
+        )
+    widths = sorted({at.k for at in held})
+    middle = np.median([_distance(run, 0.5) for at, run in held.items() if at.k == widths[0]]) * np.sqrt(widths[0])
+    ax.plot(widths, middle / np.sqrt(widths), color="0.7", lw=1.0, label=r"$\propto 1/\sqrt{k}$")
     ax.set(xscale="log", yscale="log", xlabel=r"width $k$, $\sigma\sqrt{k}$ held")
-    ax.set(ylabel=r"relative distance of $M$ from $\mathrm{argmin}\,Q_\mu$")
-    ax.set_title(rf"$\sigma\sqrt{{k}}={_HELD:g}$")
+    ax.set(ylabel=r"relative distance of $\mathrm{diag}(M)$ from $\mathrm{argmin}\,Q_\mu$")
+    ax.set_title(rf"$\sigma\sqrt{{k}}={_HELD:g}$, every draw a mark")
 
 
-def _show_factors(ax: Axes, held: _ByWidth) -> None:
-    """The distance of the diagonal from argmin Q_μ over μ²/(σ√k)."""
-    factors = np.geomspace(0.05, 5, 60)
-    for (k, run), style in zip(held.items(), ("k-", "k--", "k-.", "k:"), strict=False):
-        ax.plot(factors, [_distance(run, factor, diagonal=True) for factor in factors], style, label=f"k = {k}")
+def _show_factors(ax: Axes, held: _ByDraw) -> None:
+    """The distance of the diagonal from argmin Q_μ over μ²/(σ√k), of the first draw."""
+    factors, first = np.geomspace(0.05, 5, 60), min(at.seed for at in held)
+    draws = [(at.k, run) for at, run in held.items() if at.seed == first]
+    for (k, run), style in zip(draws, ("k-", "k--", "k-."), strict=False):
+        ax.plot(factors, [_distance(run, factor) for factor in factors], style, label=f"k = {k}, the first draw")
     ax.axvline(0.5, color="0.5", lw=1.0, ls=":")
     ax.annotate("½", (0.5, 1.0), xycoords=ax.get_xaxis_transform(), ha="center", va="bottom")
     ax.set(xscale="log", yscale="log", xlabel=r"$\mu^2/(\sigma\sqrt{k})$")
