@@ -16,10 +16,10 @@ __all__ = ["Answers", "answer", "with_how"]
 
 def answer(rule: type[Rule], instance: Instance, apply: Callable[[], Any]) -> Any:
     """What a rule gives when it is applied to an instance, or, in words, why it does not apply."""
-    why = rule.obstacle(instance)
-    if why is not None:
-        return why
     try:
+        why = rule.obstacle(instance)  # which may take a while to see, too
+        if why is not None:
+            return why
         time_left()(0.0)
         return apply()
     except Unanswered as error:
