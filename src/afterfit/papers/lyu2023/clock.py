@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from afterfit.papers import Finding
 from afterfit.papers._measure import Interval, power_law
 
-__all__ = ["clock", "clock_law", "clock_says", "growth", "near_growth", "rival_laws"]
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["clock", "clock_law", "clock_says", "draw_growth", "growth", "near_growth", "rival_laws"]
 
 # Laws are held against their nearest rivals. λt = b·log α + const: b = ½, for half the degree, would be the nearest,
 # so the whole interval of b has to be within ¼ of 1. t ∝ λ^q: the corrections of the theorems, of order
@@ -56,6 +60,17 @@ def rival_laws(starts: Mapping[float, float], decays: Mapping[float, float]) -> 
         or (near_growth(b, 0.5) and _near_power(q))
         or (near_growth(b) and _near_power(q, 0)),
     )
+
+
+def draw_growth(ax: Axes, turns: Mapping[float, float], label: str) -> None:
+    """λt of transitions against α, beside log α plus the constant that suits it best."""
+    alphas, found = np.array(list(turns)), np.array(list(turns.values()))
+    late = float(np.mean(found - np.log(alphas)))
+    ax.plot(alphas, found, "ko", mfc="none", label=label)
+    ax.plot(alphas, np.log(alphas) + late, color="0.6", lw=1, label=r"$\lambda t=\log\alpha+$const")
+    ax.set(xscale="log", xlabel=r"scale $\alpha$ of the start", ylabel=r"$\lambda t$ of the transition", ylim=(0, None))
+    ax.set_xticks(alphas, [f"{α:g}" for α in alphas])
+    ax.set_xticks([], minor=True)
 
 
 def _fitted(starts: Mapping[float, float], decays: Mapping[float, float]) -> tuple[Interval, Interval]:

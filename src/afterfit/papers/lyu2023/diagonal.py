@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +9,7 @@ import numpy as np
 import afterfit as af
 from afterfit.papers import Entry, Finding, claim, control, once
 from afterfit.papers.lyu2023.accuracy import accuracy_picture, crossing
-from afterfit.papers.lyu2023.clock import clock, clock_law, clock_says, rival_laws
+from afterfit.papers.lyu2023.clock import clock, clock_law, clock_says, draw_growth, rival_laws
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,7 +33,7 @@ class DiagonalFigure(Entry):
             _LR,
             chance=0.5,
             predictions=lambda accuracy, norm: _draw_predictions(run, accuracy, norm),
-            law=lambda ax: _draw_law(ax, times["α"]),
+            law=lambda ax: draw_growth(ax, times["α"], "75 % of test examples right"),
         )
 
     @once
@@ -139,15 +138,6 @@ def _draw_predictions(run: af.Run, accuracy: Axes, norm: Axes) -> None:
     for ax in (accuracy, norm):
         label = r"$(1/\lambda)\log\alpha$" if ax is accuracy else None
         ax.axvline(turn, color="0.5", lw=1, zorder=1, label=label)
-
-
-def _draw_law(ax: Axes, turns: Mapping[float, float]) -> None:
-    """λt of the transition against α, beside log α plus the constant that suits it best."""
-    alphas, found = np.array(list(turns)), np.array(list(turns.values()))
-    late = float(np.mean(found - np.log(alphas)))
-    ax.plot(alphas, found, "ko", mfc="none", label="75 % of test examples right")
-    ax.plot(alphas, np.log(alphas) + late, color="0.6", lw=1, label=r"$\lambda t=\log\alpha+$const")
-    ax.set(xscale="log", xlabel=r"norm $\alpha$ of the start", ylabel=r"$\lambda t$ of the transition", ylim=(0, None))
 
 
 def _knobs(run: af.Run) -> tuple[float, float]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Fig2a"]
 
-_UNTIL = 1e5
+_UNTIL = {"paper": 1e5, "quick": 1.5e5}
 _DECAY = 1e-4
 _AUTHORS, _FINER = "the authors' W₂", "half the tolerance"
 
@@ -39,13 +39,14 @@ class Fig2a(Entry):
     )
 
     def runs(self, scale: str) -> dict[str, Any]:
-        others = {_AUTHORS: modular_flow(scale, _DECAY, _UNTIL, authors_start(scale))}
+        until = _UNTIL[scale]
+        others = {_AUTHORS: modular_flow(scale, _DECAY, until, authors_start(scale))}
         if scale == "paper":
-            others[_FINER] = modular_flow(scale, _DECAY, _UNTIL, finer=2)
+            others[_FINER] = modular_flow(scale, _DECAY, until, finer=2)
         return {
-            "run": modular_flow(scale, _DECAY, _UNTIL),
+            "run": modular_flow(scale, _DECAY, until),
             "others": others,
-            "free": modular_flow(scale, 0.0, _UNTIL),
+            "free": modular_flow(scale, 0.0, until),
         }
 
     @once

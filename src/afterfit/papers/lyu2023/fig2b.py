@@ -51,7 +51,7 @@ class Fig2b(Entry):
             return modular_flow(
                 scale,
                 _DECAY,
-                until=float(8 + 1.3 * np.log(α)) / _DECAY,
+                until=float(10 + np.log(α)) / _DECAY,
                 init=af.inits.ZeroLastLayer(init=af.inits.He(scale=float(α))),
                 first=10 / α,  # the larger the start, the sooner it fits
                 observations=observations,

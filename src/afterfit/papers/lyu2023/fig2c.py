@@ -58,7 +58,7 @@ class Fig2c(Entry):
         decays, turns, least = (1e-4, 1e-5, 1e-3, 3e-3, 1e-2), 8, 2e3
         drawn = [_Drawn(λ, 4) for λ in (1e-5, 1e-4, 1e-3)]
         if scale == "paper":
-            least = 1e4
+            decays, least = (*decays, 3e-4), 1e4
             drawn = [_Drawn(λ, seed) for seed in range(3, 8) for λ in (1e-5, 3e-5, 1e-4, 3e-4, 1e-3)]
         larger = af.inits.ZeroLastLayer(init=af.inits.He(scale=100.0))
         seed = 0 if scale == "paper" else 3

@@ -11,7 +11,7 @@ from afterfit.papers import Entry, Finding, claim, control, once
 from afterfit.papers._measure import first_step, relative_distance
 from afterfit.papers.lyu2023 import PAPER
 from afterfit.papers.lyu2023.accuracy import show_steps
-from afterfit.papers.lyu2023.clock import clock, clock_law, clock_says, rival_laws
+from afterfit.papers.lyu2023.clock import clock, clock_law, clock_says, draw_growth, rival_laws
 from afterfit.papers.lyu2023.regimes import weights_of, zero_filled, zero_filled_loss
 
 if TYPE_CHECKING:
@@ -93,12 +93,7 @@ class Fig3(Entry):
         ax.set(xscale="log", yscale="log", xlabel="training time t = 0.1 · steps", ylabel="mean squared error")
         show_steps(ax, run.spec["dynamics"]["lr"], "steps")
         af.plot.mark_phases(ax, run.verdict)
-        alphas, found = np.array(list(times["α"])), np.array(list(times["α"].values()))
-        late = float(np.mean(found - np.log(alphas)))
-        law.plot(alphas, found, "ko", mfc="none", label="test loss halved, flows")
-        law.plot(alphas, np.log(alphas) + late, color="0.6", lw=1, label=r"$\lambda t=\log\alpha+$const")
-        law.set(xscale="log", xlabel=r"scale $\alpha$ of the start", ylabel=r"$\lambda t$ of the transition")
-        law.set(ylim=(0, None))
+        draw_growth(law, times["α"], "test loss halved, flows")
         figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize="small")
         return figure
 

@@ -34,7 +34,7 @@ class _Size:
 # Kinks of the ReLUs set the error of a step here, not the slow motion: docs/benchmarks.md halves the tolerance. The
 # small one is the same regime: it fits at chance at t ≈ 600, and is half-way at 3·10⁴ and right on all at 10⁵, where
 # the paper's does so at 1200, 4·10⁴ and 10⁵.
-_SIZES = {"paper": _Size(97, 0.4, 1024, 5e-2, 100, 100 * LR), "quick": _Size(37, 0.65, 192, 0.2, 60, 10.0)}
+_SIZES = {"paper": _Size(97, 0.4, 1024, 5e-2, 100, 100 * LR), "quick": _Size(37, 0.65, 192, 0.2, 60, 100.0)}
 
 
 def modular_flow(
