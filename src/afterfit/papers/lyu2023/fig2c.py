@@ -164,8 +164,8 @@ class Fig2c(Entry):
     def hinders(self, rising: dict[float, af.Run]) -> Finding:
         return _unfitted({λ: run.curves["train_accuracy"].values for λ, run in rising.items()})
 
-    @control(hinders, "test accuracy in its place, which weak decay does not help either until late")
-    def hinders_at_first(self, rising: dict[float, af.Run]) -> Finding:
+    @control(hinders, "test accuracy in its place")
+    def hinders_generalisation(self, rising: dict[float, af.Run]) -> Finding:
         return _unfitted({λ: run.curves["test_accuracy"].values for λ, run in rising.items()})
 
     @claim(
