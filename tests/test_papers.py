@@ -141,7 +141,7 @@ def test_paper_scale_is_the_ledger_s_setting():
     assert modular["penalty"]["strength"] == 1e-4
     assert modular["dynamics"]["until"] >= 10**7 * 0.002
     for id, knob in (("lyu2023/fig2b", "init"), ("lyu2023/fig2c", "penalty")):
-        for experiment in papers.find(id).experiments("paper").values():
+        for experiment in papers.find(id).runs("paper")["flows"].values():
             other = experiment.to_dict()
             assert all(other[noun] == modular[noun] for noun in ("task", "model", "init", "penalty") if noun != knob)
     scaled = [e.to_dict()["init"] for e in papers.find("lyu2023/fig2b").experiments("paper").values()]

@@ -1,57 +1,106 @@
-"""What Figs 1a and 1b share: the diagonal net's start and decay, its picture and its two predictions."""
+"""What Figs 1a and 1b share: the diagonal net's start and decay, its two laws with their rivals, and its picture."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 import afterfit as af
-from afterfit.papers import Finding
-from afterfit.papers.lyu2023.accuracy import accuracy_picture
-from afterfit.papers.lyu2023.clock import clock, clock_finding, clock_says
+from afterfit.papers import Entry, Finding, claim, control, once
+from afterfit.papers.lyu2023.accuracy import accuracy_picture, crossing
+from afterfit.papers.lyu2023.clock import clock, clock_law, clock_says, draw_growth, rival_laws
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = [
-    "DECAY",
-    "LR",
-    "NORM",
-    "NORM_SAYS",
-    "TURN_SAYS",
-    "diagonal_picture",
-    "margin_accuracies",
-    "norm_finding",
-    "turn_finding",
-]
+__all__ = ["DiagonalFigure", "diagonal_runs", "margin_accuracies"]
 
-LR = 0.01  # the authors' learning rate, which turns training time into their steps
-NORM = {"paper": 128.0, "quick": 64.0}  # α, that of all parameters together
-DECAY = {"paper": 1e-3, "quick": 1e-2}  # λ
-TURN_SAYS = {scale: clock_says(NORM[scale], DECAY[scale]) for scale in NORM}
-NORM_SAYS = "the norm decays, the direction stays: θ(t) ≈ α·exp(−λt)·θ_init (§3.2.1)"
+_LR = 0.01  # the authors' learning rate, which turns training time into their steps
+_NORM = {"paper": 128.0, "quick": 64.0}  # α, that of all parameters together
+_DECAY = {"paper": 1e-3, "quick": 1e-2}  # λ
+_HALFWAY = 0.75  # between the 50 % and the 100 % that the paper says test accuracy goes from and to
+Times = dict[str, dict[float, float]]
 
 
-def diagonal_picture(run: af.Run) -> Figure:
-    """Accuracies and norm of a diagonal net beside what is predicted: both margins, (1/λ)·log α and α·exp(−λt)."""
-    α, λ = _knobs(run)
-    turn = clock(α, λ)
+class DiagonalFigure(Entry):
+    """A figure of the diagonal net: `run`, one without decay (`free`), and for a law `starts` by α, `weaker` by λ."""
 
-    def predictions(accuracy: Axes, norm: Axes) -> None:
-        time = run.curves["time"].values[1:]
-        early = time[time <= turn]
-        norm.plot(early, α * np.exp(-λ * early), color="k", ls=":", lw=1.4, label=r"$\alpha\,e^{-\lambda t}$")
-        norm.set_yscale("log")
-        for (name, level), style in zip(margin_accuracies(run).items(), ((0, (6, 2)), (0, (2, 1))), strict=True):
-            accuracy.axhline(100 * level, color="#7B3294", lw=1.2, ls=style, zorder=1, label=f"{name} classifier")
-        for ax in (accuracy, norm):
-            ax.axvspan(turn / 2, 2 * turn, color="0.9", zorder=0)
-            label = r"$(1/\lambda)\log\alpha$, and within ×2" if ax is accuracy else None
-            ax.axvline(turn, color="0.5", lw=1, zorder=1, label=label)
+    def picture(self, run: af.Run, times: Times) -> Figure:
+        return accuracy_picture(
+            run,
+            _LR,
+            chance=0.5,
+            predictions=lambda accuracy, norm: _draw_predictions(run, accuracy, norm),
+            law=lambda ax: draw_growth(ax, times["α"], "75 % of test examples right"),
+        )
 
-    return accuracy_picture(run, LR, chance=0.5, predictions=predictions)
+    @once
+    def times(self, run: af.Run, starts: dict[float, af.Run], weaker: dict[float, af.Run]) -> Times:
+        """When the test accuracy is half-way: λt by α and t by λ."""
+        α, λ = _knobs(run)
+        half = {α: crossing(of, _HALFWAY) for α, of in starts.items()}
+        return {
+            "α": {α: λ * t for α, t in half.items()},
+            "λ": {λ: half[α]} | {λ: crossing(of, _HALFWAY) for λ, of in weaker.items()},
+        }
+
+    @claim(
+        "the transition is at a time of order (1/λ)·log α",
+        says={scale: clock_says(_NORM[scale], _DECAY[scale]) for scale in _NORM},
+    )
+    def turns(self, run: af.Run, times: Times) -> Finding:
+        own, law = crossing(run, _HALFWAY), clock_law(times["α"], times["λ"])
+        return Finding(f"half-way at t={own:.4g}, {own / clock(*_knobs(run)):.2f} of it; {law.measured}", law.holds)
+
+    @control(turns, "the laws c/λ, (1/λ)·log √α and c·log α")
+    def turns_otherwise(self, times: Times) -> Finding:
+        return rival_laws(times["α"], times["λ"])
+
+    @claim(
+        "in the early phase the norm decays as α·exp(−λt)",
+        says="the norm decays, the direction stays: θ(t) ≈ α·exp(−λt)·θ_init (§3.2.1)",
+    )
+    def decays(self, run: af.Run) -> Finding:
+        return _norm(run)
+
+    @control(decays, "the usual kernel regime, where the norm stays")
+    def stays(self, run: af.Run) -> Finding:
+        return _norm(run, rate=0.0)
+
+    @control(decays, "the late phase")
+    def decays_for_ever(self, run: af.Run) -> Finding:
+        return _norm(run, since=2 * np.log(_knobs(run)[0]))
+
+
+def diagonal_runs(scale: str, task: af.tasks.Task, until: float) -> dict[str, Any]:
+    """The run of a figure, until a time in units of 1/λ, the same without decay, and those of its transition's law.
+
+    All move the parameters themselves: the dual variables of a diagonal net have a factor e^{−λt} built in.
+    """
+    α, λ = _NORM[scale], _DECAY[scale]
+    starts, weaker = ((0.25, 0.5, 1, 2, 4), (0.3, 0.1, 0.01)) if scale == "paper" else ((0.25, 1, 4), (0.1, 0.01))
+
+    def flow(α: float, λ: float, until: float, first: float, observations: int = 40) -> af.Experiment:
+        return af.Experiment(
+            task=task,
+            model=af.models.DiagonalNet(),
+            penalty=af.penalties.L2(λ),
+            dynamics=af.dynamics.GradientFlow(until=until, first=first, rtol=1e-4, method="explicit"),
+            init=af.inits.Constant(norm=α),
+            observations=observations,
+        )
+
+    def short(α: float, λ: float) -> af.Experiment:
+        return flow(α, λ, 2 * clock(α, λ), 0.1 / λ)
+
+    return {
+        "run": flow(α, λ, until / λ, _LR, 120),
+        "starts": {k * α: short(k * α, λ) for k in starts},
+        "weaker": {k * λ: short(α, k * λ) for k in weaker},
+        "free": flow(α, 0.0, until / λ, _LR),
+    }
 
 
 def margin_accuracies(run: af.Run) -> dict[str, float]:
@@ -64,20 +113,31 @@ def margin_accuracies(run: af.Run) -> dict[str, float]:
         return {name: instance.score_weights(find(instance.design, instance.targets))[1] for name, find in ends.items()}
 
 
-def turn_finding(run: af.Run) -> Finding:
-    """When the test accuracy of a diagonal net is half-way, against (1/λ)·log α."""
-    return clock_finding("half-way", run.verdict.t_half or np.inf, clock(*_knobs(run)), run)
-
-
-def norm_finding(run: af.Run) -> Finding:
-    """‖θ‖ of a diagonal net against α·exp(−λt), until t = 1/λ, when it has fallen to α/e."""
+def _norm(run: af.Run, rate: float = 1.0, since: float = 0.0) -> Finding:
+    """‖θ‖ against α·exp(−λt), or its like with another rate, for a time of 1/λ, in which the law falls by e."""
     α, λ = _knobs(run)
-    early = run.curves["norm_l2"].sel(time=slice(None, 1 / λ))
-    ratio = early / (α * np.exp(-λ * early["time"]))
+    part = run.curves["norm_l2"].sel(time=slice(since / λ, (since + 1) / λ))
+    ratio = part / (α * np.exp(-rate * λ * part["time"]))
     return Finding(
-        f"‖θ‖/(α·exp(−λt)) between {float(ratio.min()):.4g} and {float(ratio.max()):.4g} until t = 1/λ = {1 / λ:g}",
+        f"‖θ‖/{'(α·exp(−λt))' if rate else 'α'} between {float(ratio.min()):.4g} and {float(ratio.max()):.4g} from "
+        f"t={since / λ:.3g} to {(since + 1) / λ:.3g}",
         bool((abs(ratio - 1) <= 0.05).all()),
     )
+
+
+def _draw_predictions(run: af.Run, accuracy: Axes, norm: Axes) -> None:
+    """What is predicted: the accuracy of both margins, (1/λ)·log α and α·exp(−λt)."""
+    α, λ = _knobs(run)
+    turn = clock(α, λ)
+    time = run.curves["time"].values[1:]
+    early = time[time <= turn]
+    norm.plot(early, α * np.exp(-λ * early), color="k", ls=":", lw=1.4, label=r"$\alpha\,e^{-\lambda t}$")
+    norm.set_yscale("log")
+    for (name, level), style in zip(margin_accuracies(run).items(), ((0, (6, 2)), (0, (2, 1))), strict=True):
+        accuracy.axhline(100 * level, color="#7B3294", lw=1.2, ls=style, zorder=1, label=f"{name} classifier")
+    for ax in (accuracy, norm):
+        label = r"$(1/\lambda)\log\alpha$" if ax is accuracy else None
+        ax.axvline(turn, color="0.5", lw=1, zorder=1, label=label)
 
 
 def _knobs(run: af.Run) -> tuple[float, float]:
