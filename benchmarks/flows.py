@@ -82,7 +82,9 @@ def tighter_modular(quick: bool) -> Iterator[Row]:
 def follow(entry: str, quick: bool, changes: dict[str, Any] | None = None) -> dict[str, Any]:
     """One run of an entry's flow in a process of its own; where compiling takes most of it, once more without."""
     again = any(case.compiled for case in CASES if case.entry == entry)
-    return worker("flow", entry=entry, scale=scale(quick), changes=changes or {}, again=again)
+    # The gallery follows diagonal nets in their parameters, for the sake of evidence; this is about the quickest way.
+    chosen = {"dynamics.method": "auto", **(changes or {})}
+    return worker("flow", entry=entry, scale=scale(quick), changes=chosen, again=again)
 
 
 def descent_step(case: Case, quick: bool) -> dict[str, Any]:

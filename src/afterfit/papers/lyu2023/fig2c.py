@@ -53,18 +53,20 @@ class Fig2c(Entry):
         "is right on 62 and 47 % of test examples at t = 1.5·10⁴. So the law is fitted up to λ = 10⁻³. "
         "The criteria were chosen after seeing "
         "seeds 0 to 2 of the small net (of 1 and 2 the intervals of the powers below and above 10⁻⁴, −0.93 and −0.83, "
-        "overlapped, so the bend of the law is asked for in their place); what is measured is of seeds from 3 on."
+        "overlapped, so the bend of the law is asked for in their place; of 3 and 4 it was 0.086 in [−0.006, 0.177] "
+        "with observations from t = 10 on, and 0.101 in [0.034, 0.168] from t = 100 on). What is measured is of seeds "
+        "from 8 on."
     )
 
     def runs(self, scale: str) -> dict[str, Any]:
         # How long: in units of 1/λ, and at least. A strong decay has to be fitted against, which takes its time.
         decays, turns, least = (1e-4, 1e-5, 1e-3, 3e-3, 1e-2), 8, 5e3
-        drawn = [_Drawn(λ, 4) for λ in (1e-5, 1e-4, 1e-3)]
+        drawn = [_Drawn(λ, 9) for λ in (1e-5, 1e-4, 1e-3)]
         if scale == "paper":
             decays, least = (*decays, 3e-4), 1e4
-            drawn = [_Drawn(λ, seed) for seed in range(3, 8) for λ in (1e-5, 3e-5, 1e-4, 3e-4, 1e-3)]
+            drawn = [_Drawn(λ, seed) for seed in range(8, 13) for λ in (1e-5, 3e-5, 1e-4, 3e-4, 1e-3)]
         larger = af.inits.ZeroLastLayer(init=af.inits.He(scale=100.0))
-        seed = 0 if scale == "paper" else 3
+        seed = 0 if scale == "paper" else 8
         return {
             "flows": {_Under(λ): modular_flow(scale, λ, max(turns / λ, least), seed=seed) for λ in decays},
             "drawn": {at: modular_flow("quick", at.λ, 6 / at.λ, seed=at.seed) for at in drawn},
@@ -156,6 +158,10 @@ class Fig2c(Entry):
     @claim(
         "the smaller λ is, the nearer its time comes to 1/λ",
         says="(1/λ)·log α is the leading term as α → ∞ with λ a power of 1/α",
+        fails={
+            "quick": "Two seeds and three λ do not tell: on seeds 8 and 9 the exponent grows by 0.129 in [−0.012, "
+            "0.271] for each decade of λ."
+        },
     )
     def becomes_inverse(self, times: Times) -> Finding:
         return _nears_inverse(times)
