@@ -28,7 +28,7 @@ from afterfit.dynamics import (
 )
 from afterfit.inits import Constant, Gaussian, Own
 from afterfit.models import MLP, DiagonalNet, Function, Linear, MatrixFactorisation
-from afterfit.penalties import L1, L2, NoPenalty, Nuclear
+from afterfit.penalties import L1, L2, GroupLasso, NoPenalty, Nuclear
 from afterfit.tasks import Arrays, MatrixCompletion, ModularArithmetic, SparseClassification, TeacherStudent
 
 RNG = np.random.default_rng(0)
@@ -527,7 +527,13 @@ TEACHER = TeacherStudent(d=3, hidden=2, outputs=2, n=4, n_test=2)
             NoPenalty(),
             "one output",
         ),
-        (ProximalGradient(0.1, 1), regression(), Linear(), L1(0.1) + L1(0.1), "L1 \\+ L2, and Sum has none"),
+        (
+            ProximalGradient(0.1, 1),
+            regression(),
+            Linear(),
+            GroupLasso(0.1, size=2) + GroupLasso(0.1, size=3),
+            "L1 \\+ L2, and Sum has none",
+        ),
     ],
 )
 def test_what_a_dynamics_cannot_run_is_refused_before_any_work(dynamics, task, model, penalty, message):

@@ -11,7 +11,19 @@ from afterfit._base.errors import SpecError
 from afterfit._training.experiment import Experiment
 from afterfit._training.train import prepare, train
 from afterfit.dynamics import GradientDescent
-from afterfit.inits import Constant, From, Gaussian, He, Identity, Init, Own, ScaledGaussian, Symmetrised, ZeroLastLayer
+from afterfit.inits import (
+    Constant,
+    From,
+    Gaussian,
+    He,
+    Identity,
+    Init,
+    Own,
+    ScaledGaussian,
+    ScaledLastLayer,
+    Symmetrised,
+    ZeroLastLayer,
+)
 from afterfit.models import (
     MLP,
     DeepMatrixFactorisation,
@@ -120,12 +132,23 @@ def test_difference_starts_with_two_equal_halves():
     assert np.all(params["minus"]["layers"][0]["weight"] != 0), "the halves share memory"
 
 
+def test_a_scaled_last_layer_is_the_only_thing_that_changes():
+    def start(init):
+        task = SparseRecovery(6, 2, 4)
+        return MLP((4,), "all").initialise(init, task.signature, np.random.default_rng(0))["layers"]
+
+    whole, scaled = start(He()), start(ScaledLastLayer(He(), factor=0.5))
+    np.testing.assert_array_equal(flat(scaled[:-1]), flat(whole[:-1]))
+    np.testing.assert_array_equal(scaled[-1]["weight"], 0.5 * whole[-1]["weight"])
+
+
 RANDOM = [
     (Gaussian, {}, MLP((4,))),
     (ScaledGaussian, {}, MLP((4,))),
     (He, {}, MLP((4,))),
     (He, {"distribution": "uniform"}, Difference(MLP((4,)))),
     (ZeroLastLayer, {"init": He()}, MLP((4,))),
+    (ScaledLastLayer, {"init": He(), "factor": 0.5}, MLP((4,))),
     (Symmetrised, {"init": He()}, MLP((4,))),
 ]
 

@@ -88,6 +88,7 @@ NOUNS = [
     inits.Identity(0.5, 0.1, seed=3),
     inits.Own(0.5, seed=3),
     inits.ZeroLastLayer(inits.He(2.0), seed=3),
+    inits.ScaledLastLayer(inits.He(2.0), seed=3, factor=0.5),
     inits.Symmetrised(inits.He(2.0), seed=3),
     quantities.DistanceFromStart(),
     quantities.EffectiveRank(),

@@ -31,6 +31,7 @@ __all__ = [
     "Init",
     "Own",
     "ScaledGaussian",
+    "ScaledLastLayer",
     "Symmetrised",
     "ZeroLastLayer",
 ]
@@ -296,6 +297,17 @@ class ZeroLastLayer(_Wrapper):
 
     def apply(self, model: Model, parameters: PyTree[Parameter], rng: np.random.Generator) -> PyTree[np.ndarray]:
         return model.zero_last_layer(self.init.apply(model, parameters, self.stream(rng)))
+
+
+class ScaledLastLayer(_Wrapper):
+    """`init` with the last layer's weights times `factor`: with √½ and `He()`, the variance 1/fan-in of other codes."""
+
+    factor: float = 1.0
+
+    def apply(self, model: Model, parameters: PyTree[Parameter], rng: np.random.Generator) -> PyTree[np.ndarray]:
+        whole = self.init.apply(model, parameters, self.stream(rng))
+        others = model.zero_last_layer(whole)
+        return jax.tree.map(lambda whole, other: other + self.factor * (whole - other), whole, others)
 
 
 class Symmetrised(_Wrapper):

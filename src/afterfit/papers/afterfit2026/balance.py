@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from scipy.optimize import minimize
-from scipy.special import expit
 
 import afterfit as af
 from afterfit.papers import Entry, Finding, claim, control, once
@@ -142,6 +140,8 @@ def _gap(run: af.Run, Δ: float, *, one_rate: bool = False, decays: bool = True)
 
 def _programs(run: af.Run, Δ: float, one_rate: bool, decays: bool) -> dict[float, np.ndarray]:
     """w at the slow times, by backward steps of Δ in λt."""
+    from scipy.special import expit
+
     X, y = examples(run)
     Z, λ = y[:, None] * X, run.spec["penalty"]["strength"]
     w, ν, ρ, found = np.zeros(X.shape[1]), np.zeros(len(y)), 2.0, {}
@@ -158,6 +158,9 @@ def _programs(run: af.Run, Δ: float, one_rate: bool, decays: bool) -> dict[floa
 
 def _program(Z: np.ndarray, Q: af.theory.Q, weight: float, past: np.ndarray, w: np.ndarray) -> np.ndarray:
     """argmin weight·(mean logistic loss of the margins Zw) + Q(w) − ⟨past, w⟩, over `weight`, from a guess."""
+    from scipy.optimize import minimize
+    from scipy.special import expit
+
     n, smallest = len(Z), 4 * Q.alpha**4
 
     def objective(w: np.ndarray) -> tuple[float, np.ndarray]:

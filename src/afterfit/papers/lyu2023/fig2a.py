@@ -40,7 +40,7 @@ class Fig2a(Entry):
 
     def runs(self, scale: str) -> dict[str, Any]:
         until = _UNTIL[scale]
-        others = {_AUTHORS: modular_flow(scale, _DECAY, until, authors_start(scale))}
+        others = {_AUTHORS: modular_flow(scale, _DECAY, until, authors_start())}
         if scale == "paper":
             others[_FINER] = modular_flow(scale, _DECAY, until, finer=2)
         return {

@@ -66,13 +66,9 @@ def modular_flow(
     )
 
 
-def authors_start(scale: str) -> af.inits.Init:
-    """The start of the authors' code: variance 2/fan-in for W₁, as He's, but 1/fan-in for W₂; no biases."""
-    size, rng = _SIZES[scale], np.random.default_rng(0)
-    inputs = 2 * size.p
-    first = {"weight": np.sqrt(2 / inputs) * rng.standard_normal((size.width, inputs)), "bias": np.zeros(size.width)}
-    last = {"weight": np.sqrt(1 / size.width) * rng.standard_normal((size.p, size.width))}
-    return af.inits.From({"layers": [first, last]})
+def authors_start() -> af.inits.Init:
+    """The start of the authors' code: variance 2/fan-in for W₁, as He's, but 1/fan-in for W₂; biases at 0."""
+    return af.inits.ScaledLastLayer(af.inits.He(), factor=0.5**0.5)
 
 
 @dataclasses.dataclass(frozen=True)
