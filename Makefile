@@ -6,8 +6,8 @@ DONE := $(VENV)/.installed
 
 .PHONY: demo test install lint types layers unit test-frameworks fuzz pages ledger docs bench bench-flows bench-forecast bench-sweeps bench-verdicts stress clean
 
-demo: $(DONE)  ## one experiment at paper scale: a verdict, a picture and a report
-	$(BIN)/afterfit run notsawo2025/fig3 --scale paper --out results/demo
+demo: $(DONE)  ## one figure at paper scale: verdicts, a picture and a report
+	$(BIN)/afterfit run boursier2025/fig2 --scale paper --out results/demo
 
 test: lint layers  ## every check; types beside the unit tests, which leave a core free now and then
 	$(MAKE) --no-print-directory --jobs 2 types unit

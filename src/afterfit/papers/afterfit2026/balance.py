@@ -55,7 +55,7 @@ class Balance(Entry):
     )
 
     def runs(self, scale: str) -> dict[str, dict[_Case, af.Experiment]]:
-        n, d, seeds = (40, 150, 3) if scale == "paper" else (16, 40, 1)
+        n, d, seeds = (24, 80, 1) if scale == "paper" else (16, 40, 1)
         λs = (1e-2, 1e-3, 1e-4, 1e-5) if scale == "paper" else (1e-2, 1e-4)
 
         def flow(case: _Case) -> af.Experiment:
