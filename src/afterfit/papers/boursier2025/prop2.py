@@ -50,8 +50,8 @@ class Prop2(Entry):
         "nothing of it: its training error is of order λ on [ε, T]. Lemma 2 joins the two phases at a time of order "
         "−λ ln λ, which is called necessary after it; any time between λ and 1 serves, as the drift up to t(λ) is "
         "of the order of t(λ) itself. The training time at which the fast phase is looked at was moved after numbers "
-        "were seen, from 0.01 to 0.02 to 0.005: it fell on a time of the grid, and then left too little to see at paper "
-        "scale."
+        "were seen, from 0.01 to 0.02 to 0.005: it fell on a time of the grid, and then left too little to see at "
+        "paper scale."
     )
 
     def runs(self, scale: str) -> dict[str, dict[float, af.Experiment]]:
