@@ -539,6 +539,52 @@ def test_verify_goes_on_where_it_was_stopped(monkeypatch):
     assert asked[4:] == ["quick"], "the code has changed"
 
 
+def test_runs_are_kept_until_all_rows_are_measured(monkeypatch):
+    """A row that fails costs no run again, nor does an entry that asks for another's; --fresh computes all anew."""
+    ended = {}
+
+    class First(Tiny):
+        name = "first"
+        broken = True
+
+        @claim("two does not", says="2 ≤ 1", fails="because 2 > 1")
+        def two(self, weak, strong):
+            ended.setdefault("first", []).append((weak.ended, strong.ended))
+            if self.broken:
+                raise ZeroDivisionError("not yet")
+            return Finding("2", False)
+
+    class Second(Tiny):
+        name = "second"
+
+        def runs(self, scale):
+            return {"again": super().runs(scale)["strong"]}
+
+        @claim("two does not", says="2 ≤ 1", fails="because 2 > 1")
+        def two(self, again):
+            ended.setdefault("second", []).append(again.ended)
+            return Finding("2", False)
+
+    def kept():
+        return sorted(path.parent.name for path in Path("results").glob("ledger.runs/*/*/run.json"))
+
+    monkeypatch.setattr(papers, "entries", lambda: {First.id: First(), Second.id: Second()})
+    ids = sorted(experiment.id for experiment in First().experiments("quick").values())
+    old = Path("results/ledger.runs/0123456789abcdef")
+    old.mkdir(parents=True)
+    assert call("verify", "--quiet").exit_code == 1
+    assert kept() == ids
+    assert not old.exists(), "runs of other code are of no use"
+    monkeypatch.setattr(First, "broken", False)
+    assert call("verify", "--quiet").exit_code == 0
+    assert ended["first"][0] == ended["first"][1], "its runs were computed twice"
+    assert ended["second"] == [ended["first"][0][1]], "the other entry's run was computed twice"
+    assert kept() == []
+    assert call("verify", "--quiet", "--fresh").exit_code == 0
+    assert ended["first"][2] != ended["first"][1]
+    assert kept() == []
+
+
 def test_a_ledger_that_is_none_is_refused():
     Path("notes.txt").write_text("{years: of work}\nand more\n", encoding="utf-8")
     refused = call("verify", "--ledger", "notes.txt")

@@ -2,10 +2,14 @@
 
 import itertools
 import math
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 from afterfit import SpecError, papers
+from afterfit.papers import _ledger
 from afterfit.papers._entry import Evidence
 
 ENTRIES = papers.entries()
@@ -41,6 +45,22 @@ def test_every_check_is_seen_to_reject_something():
         if not claim.controls and any(map(claim.holds_at, papers.SCALES))
     }
     assert without == set()
+
+
+@pytest.mark.parametrize("id", ["lyu2023/fig2a", "woodworth2020/thm2", "afterfit2026/decay"])
+def test_a_row_depends_on_the_modules_that_its_entry_loads(id):
+    """And not on other entries, so that a new one leaves what was measured."""
+    module = type(ENTRIES[id]).__module__
+    program = (
+        f"import sys, {module}\n"
+        "print(*(m.__file__ for name, m in sys.modules.items() if name.startswith('afterfit.papers')), sep='\\n')"
+    )
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=100)
+    depends = _ledger._closure(module)
+    assert depends >= {Path(line) for line in loaded.stdout.split()}
+    others = {Path(sys.modules[type(entry).__module__].__file__) for entry in ENTRIES.values()} - depends
+    assert len(others) > 20
+    assert not others & _ledger._core()
 
 
 def test_two_claims_in_the_same_words_are_refused():

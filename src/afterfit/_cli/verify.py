@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
+import shutil
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -25,6 +28,7 @@ from afterfit._cli._app import (
 )
 
 if TYPE_CHECKING:
+    from afterfit._sweeps.store import Store
     from afterfit.papers import Entry, Row
     from afterfit.papers._ledger import Ledger
 
@@ -75,8 +79,9 @@ def verify(
       afterfit verify my_paper.py                 a paper of your own
       afterfit verify --json ledger.json          for a program to read
 
-    Each row is kept as soon as it is measured. The same command then goes on where it was stopped, and measures
-    again only what the code or the versions of packages have changed since; --fresh measures everything again.
+    Each row is kept as soon as it is measured, and each run beside the ledger (ledger.runs) until all rows are. The
+    same command then goes on where it was stopped, and measures again only what the code or the versions of packages
+    have changed since; --fresh measures everything again.
 
     Exits with 0 if everything is as the entries record it: claims hold and their controls are rejected, those known
     to fail fail, and of each erratum what is printed fails and the correction holds. Exits with 1 if something is
@@ -101,7 +106,10 @@ def verify(
     cache_compilations()
     errors = 0
     try:
-        with on_interrupt(stop):  # a claim must not be judged by a run that was cut short
+        with (
+            on_interrupt(stop),
+            _runs_kept(ledger_file, fresh) as store,
+        ):  # a claim must not be judged by a run that was cut short
             for found in _rows(entries, scale, ledger, fresh, quiet):
                 if isinstance(found, str):
                     errors += 1
@@ -110,12 +118,36 @@ def verify(
                 table.show(*found)
                 if json_file not in (None, "-"):
                     _write_json(Path(json_file), table.rows)
+            if not errors and all(row.as_recorded for row in table.rows):
+                for id in store.ids():  # they have served; else they are of use to who looks into it
+                    store.remove(id)
     finally:
         if json_file == "-":
             typer.echo(_as_json(table.rows), file=stdout)
     say(_summary(table.rows, errors), bold=True, file=table.stream)
     if errors or not all(row.holds if strict else row.as_recorded for row in table.rows):
         raise typer.Exit(1)
+
+
+@contextlib.contextmanager
+def _runs_kept(ledger: Path, fresh: bool) -> Iterator[Store]:
+    """A store for the runs, beside the ledger, where those of other code are removed; to be `fresh`, a new one."""
+    from afterfit._sweeps.store import Store
+    from afterfit._training.experiment import is_id
+    from afterfit.papers._entry import keeping
+    from afterfit.papers._ledger import code_of_runs
+
+    with contextlib.ExitStack() as stack:
+        if fresh:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        else:
+            folder = ledger.with_suffix(".runs") / code_of_runs()
+            for other in folder.parent.glob("*"):
+                if other != folder and is_id(other.name):
+                    shutil.rmtree(other, ignore_errors=True)
+        store = Store(folder)
+        stack.enter_context(keeping(store))
+        yield store
 
 
 def _summary(rows: Sequence[Row], errors: int) -> str:

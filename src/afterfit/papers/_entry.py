@@ -10,6 +10,8 @@ method asks for by the names of its parameters is handed to it: a run or a group
 from __future__ import annotations
 
 import abc
+import contextlib
+import contextvars
 import dataclasses
 import functools
 import inspect
@@ -19,12 +21,13 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from afterfit._base.errors import nearest, require
+from afterfit._base.errors import RunFailed, nearest, require
 from afterfit._base.rules import register
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from afterfit._sweeps.store import Store
     from afterfit._training.experiment import Experiment
     from afterfit._training.run import Run
 
@@ -41,12 +44,14 @@ __all__ = [
     "claim",
     "control",
     "correction",
+    "keeping",
     "once",
     "run_all",
 ]
 
 SCALES = ("quick", "paper")
 _ALWAYS = ("runs", "scale", "progress")  # what can be asked for of every entry
+_KEPT: contextvars.ContextVar[Store | None] = contextvars.ContextVar("where runs are kept", default=None)
 _Check = TypeVar("_Check", bound=Callable[..., Any])
 Progress = bool | Callable[[float], None] | None
 
@@ -463,12 +468,17 @@ def run_all(
 ) -> dict[str, Run]:
     """Carry out several experiments under one progress bar (or the run's own, if there is only one).
 
-    `ended` is called with the name of each run and the run as it ends, on Ctrl-C with those interrupted too.
+    `ended` is called with the name of each run and the run as it ends, on Ctrl-C with those interrupted too. Inside
+    `keeping`, what its store has is taken from there.
     """
     from afterfit._base.progress import progress_bar
     from afterfit._sweeps.processes import run_many
     from afterfit._training.train import run_experiment
 
+    store = _KEPT.get()
+    if store is not None and all(experiment.id_if_any for experiment in experiments.values()):
+        with progress_bar(label, progress) as show:
+            return _through(store, experiments, show)
     if len(experiments) == 1:
         ((name, experiment),) = experiments.items()
         run = run_experiment(experiment, progress=progress)
@@ -476,3 +486,28 @@ def run_all(
         return {name: run}
     with progress_bar(label, progress) as show:
         return run_many(experiments, show, ended)
+
+
+@contextlib.contextmanager
+def keeping(store: Store) -> Iterator[None]:
+    """Keep the runs of `run_all` in a store as they end: what is there already is not computed again."""
+    before = _KEPT.set(store)
+    try:
+        yield
+    finally:
+        _KEPT.reset(before)
+
+
+def _through(store: Store, experiments: Mapping[str, Experiment], show: Callable[[float], None]) -> dict[str, Run]:
+    """Complete the runs of a store, and take them from there."""
+    from afterfit._base.turns import hearing
+    from afterfit._sweeps.complete import complete
+
+    once = {experiment.id: experiment for experiment in experiments.values()}
+    with hearing():
+        store.set_aside_damaged(set(once) & set(store.ids()))
+        failures = complete(store, list(once.values()), None, None, lambda done: show(done / len(once)))
+    for name, experiment in experiments.items():
+        if experiment.id in failures:
+            raise RunFailed(f"{name}: {failures[experiment.id]}")
+    return {name: store.load(experiment.id) for name, experiment in experiments.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import datetime
 import functools
@@ -9,6 +10,7 @@ import hashlib
 import importlib.util
 import json
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -16,7 +18,7 @@ from typing import Any, BinaryIO
 from afterfit._base.errors import SpecError
 from afterfit.papers._entry import Claim, Entry, Row
 
-__all__ = ["Kept", "Ledger"]
+__all__ = ["Kept", "Ledger", "code_of_runs"]
 
 # What every row says, and what only those do that were measured since there are controls and errata.
 _FIELDS = {field.name: field.default is dataclasses.MISSING for field in dataclasses.fields(Row)}
@@ -103,20 +105,66 @@ def _versions() -> dict[str, str]:
     return {name: here[name] for name in ("python", *PACKAGES)}
 
 
+def code_of_runs() -> str:
+    """A digest of the code and versions that a run depends on, wherever it is declared."""
+    return hashlib.sha256(f"{_digest(_core())}{_versions()}".encode()).hexdigest()[:16]
+
+
 def _code(entry: Entry) -> str:
-    """A digest of all code that a row may depend on: afterfit's, and that of the entry's own package or file."""
+    """A digest of the code that a row may depend on.
+
+    That is what trains and computes, and of the papers the entry's own module with those that it imports; of a package
+    or file from elsewhere, all of it.
+    """
     module = type(entry).__module__
     package = module.partition(".")[0]
-    return _digest(package) if package == "afterfit" else f"{_digest('afterfit')}{_digest(package)}"
+    return _digest(_core() | (_closure(module) if package == "afterfit" else _files(package)))
 
 
 @functools.cache
-def _digest(package: str) -> str:
+def _core() -> frozenset[Path]:
+    """The files of afterfit but for its papers and what only talks to people."""
+    (root,) = _folders("afterfit")
+    beside = {root / name for name in ("papers", "_cli", "_reports")}
+    return frozenset(path for path in _files("afterfit") if beside.isdisjoint(path.parents))
+
+
+@functools.cache
+def _closure(module: str) -> frozenset[Path]:
+    """The file of a module of our papers, and those of all that it imports of them."""
+    left, found = [module], {}
+    while left:
+        name = left.pop()
+        if name in found or not name.startswith("afterfit.papers"):
+            continue
+        loaded = sys.modules.get(name)
+        if loaded is None or loaded.__file__ is None:  # a name that a module defines
+            continue
+        found[name] = Path(loaded.__file__)
+        for node in ast.walk(ast.parse(found[name].read_bytes())):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                left += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+    return frozenset(found.values())
+
+
+@functools.cache
+def _files(package: str) -> frozenset[Path]:
+    """The Python files of a package, or that of a module."""
     spec = importlib.util.find_spec(package)
     assert spec is not None, "an entry's module was imported"
-    folders = [Path(place) for place in spec.submodule_search_locations or ()]
-    files = sorted(path for folder in folders for path in folder.rglob("*.py")) or [Path(spec.origin or "")]
+    return frozenset(path for folder in _folders(package) for path in folder.rglob("*.py")) or frozenset(
+        [Path(spec.origin or "")]
+    )
+
+
+def _folders(package: str) -> list[Path]:
+    spec = importlib.util.find_spec(package)
+    return [Path(place) for place in (spec and spec.submodule_search_locations) or ()]
+
+
+@functools.cache
+def _digest(files: frozenset[Path]) -> str:
     content = hashlib.sha256()
-    for path in files:
+    for path in sorted(files):
         content.update(path.name.encode() + b"\0" + path.read_bytes())
     return content.hexdigest()[:16]

@@ -77,7 +77,8 @@ class DiagonalFigure(Entry):
 def diagonal_runs(scale: str, task: af.tasks.Task, until: float) -> dict[str, Any]:
     """The run of a figure, until a time in units of 1/λ, the same without decay, and those of its transition's law.
 
-    All move the parameters themselves: the dual variables of a diagonal net have a factor e^{−λt} built in.
+    All move the parameters themselves, by their gradients: the dual variables of a diagonal net have a factor e^{−λt}
+    built in.
     """
     α, λ = _NORM[scale], _DECAY[scale]
     starts, weaker = ((0.25, 0.5, 1, 2, 4), (0.3, 0.1, 0.01)) if scale == "paper" else ((0.25, 1, 4), (0.1, 0.01))
@@ -87,7 +88,7 @@ def diagonal_runs(scale: str, task: af.tasks.Task, until: float) -> dict[str, An
             task=task,
             model=af.models.DiagonalNet(),
             penalty=af.penalties.L2(λ),
-            dynamics=af.dynamics.GradientFlow(until=until, first=first, rtol=1e-4, method="explicit"),
+            dynamics=af.dynamics.GradientFlow(until=until, first=first, rtol=1e-4, method="stabilised"),
             init=af.inits.Constant(norm=α),
             observations=observations,
         )

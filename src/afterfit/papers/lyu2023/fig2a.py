@@ -11,7 +11,7 @@ import afterfit as af
 from afterfit.papers import Entry, Finding, claim, control, once
 from afterfit.papers.lyu2023 import PAPER
 from afterfit.papers.lyu2023.accuracy import ALL, accuracy_picture, first_time
-from afterfit.papers.lyu2023.modular import LR, authors_start, modular_flow, transition
+from afterfit.papers.lyu2023.modular import DECAY, LR, UNTIL, authors_start, modular_flow, transition
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Fig2a"]
 
-_UNTIL = {"paper": 1e5, "quick": 1.5e5}
-_DECAY = 1e-4
 _AUTHORS, _FINER = "the authors' W₂", "half the tolerance"
 
 
@@ -39,12 +37,12 @@ class Fig2a(Entry):
     )
 
     def runs(self, scale: str) -> dict[str, Any]:
-        until = _UNTIL[scale]
-        others = {_AUTHORS: modular_flow(scale, _DECAY, until, authors_start())}
+        until = UNTIL[scale]
+        others = {_AUTHORS: modular_flow(scale, DECAY, until, authors_start())}
         if scale == "paper":
-            others[_FINER] = modular_flow(scale, _DECAY, until, finer=2)
+            others[_FINER] = modular_flow(scale, DECAY, until, finer=2)
         return {
-            "run": modular_flow(scale, _DECAY, until),
+            "run": modular_flow(scale, DECAY, until),
             "others": others,
             "free": modular_flow(scale, 0.0, until),
         }
@@ -134,7 +132,7 @@ def _half(run: af.Run) -> float:
 def _full(each: Mapping[str, af.Run], of: str, scale: str) -> Finding:
     """Whether an accuracy is 100 % by 10⁶ steps, or by 1/λ."""
     full = {words: first_time(run.curves, run.curves[of].values >= ALL) for words, run in each.items()}
-    latest = 1e6 * LR if scale == "paper" else 1 / _DECAY
+    latest = 1e6 * LR if scale == "paper" else 1 / DECAY
     return Finding(
         "100 % "
         + ", ".join(

@@ -11,7 +11,7 @@ import afterfit as af
 from afterfit.papers import Entry, Finding, claim, control, once
 from afterfit.papers._measure import Interval, power_law
 from afterfit.papers.lyu2023 import PAPER
-from afterfit.papers.lyu2023.modular import accuracy_fan, modular_flow, transition
+from afterfit.papers.lyu2023.modular import DECAY, UNTIL, accuracy_fan, modular_flow, transition
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 __all__ = ["Fig2c"]
 
 Times = dict[float, list[float]]  # by λ, one for each seed
-_MIDDLE = 1e-4  # the decay of Fig. 2a
 _STRONGEST = 1e-3  # up to which the law is fitted
 
 
@@ -60,15 +59,18 @@ class Fig2c(Entry):
 
     def runs(self, scale: str) -> dict[str, Any]:
         # How long: in units of 1/λ, and at least. A strong decay has to be fitted against, which takes its time.
-        decays, turns, least = (1e-4, 1e-5, 1e-3, 3e-3, 1e-2), 8, 5e3
+        decays, turns, least = (DECAY, 1e-5, 1e-3, 3e-3, 1e-2), 8, 5e3
         drawn = [_Drawn(λ, 9) for λ in (1e-5, 1e-4, 1e-3)]
         if scale == "paper":
             decays, least = (*decays, 3e-4), 1e4
             drawn = [_Drawn(λ, seed) for seed in range(8, 13) for λ in (1e-5, 3e-5, 1e-4, 3e-4, 1e-3)]
         larger = af.inits.ZeroLastLayer(init=af.inits.He(scale=100.0))
         seed = 0 if scale == "paper" else 8
+        ends = {λ: max(turns / λ, least) for λ in decays}
+        if scale == "paper":
+            ends[DECAY] = UNTIL[scale]  # then it is the run of Fig. 2a
         return {
-            "flows": {_Under(λ): modular_flow(scale, λ, max(turns / λ, least), seed=seed) for λ in decays},
+            "flows": {_Under(λ): modular_flow(scale, λ, end, seed=seed) for λ, end in ends.items()},
             "drawn": {at: modular_flow("quick", at.λ, 6 / at.λ, seed=at.seed) for at in drawn},
             "larger": modular_flow(scale, 1e-2, 2e3, larger, first=0.1, seed=seed),
         }
@@ -102,8 +104,8 @@ class Fig2c(Entry):
         figure = af.plot.Figure(figsize=(12, 5.2), layout="constrained")
         path, place = figure.subplots(1, 2)
         accuracy_fan(path, list(rising.values()), [rf"test, $\lambda={_power(λ)}$" for λ in rising])
-        path.set_title(rf"times of $\lambda={_power(_MIDDLE)}$", pad=18)  # above the phases
-        af.plot.mark_phases(path, rising[_MIDDLE].verdict)
+        path.set_title(rf"times of $\lambda={_power(DECAY)}$", pad=18)  # above the phases
+        af.plot.mark_phases(path, rising[DECAY].verdict)
         _draw_half(place, rising)
         _draw_law(place, times)
         if lost:
@@ -235,9 +237,9 @@ def _law(times: Times) -> Interval:
 
 def _nears_inverse(times: Times) -> Finding:
     """Whether the power of λ is within 0.15 of −1 for λ up to 10⁻⁴, and the law bends away from it above."""
-    small, bend = _law({λ: t for λ, t in times.items() if λ <= _MIDDLE}), _bend(times)
+    small, bend = _law({λ: t for λ, t in times.items() if λ <= DECAY}), _bend(times)
     return Finding(
-        f"t ∝ λ^q with q = {small} for λ ≤ {_MIDDLE:g}, and q grows by {bend} for each decade of λ",
+        f"t ∝ λ^q with q = {small} for λ ≤ {DECAY:g}, and q grows by {bend} for each decade of λ",
         abs(small.value + 1) <= 0.15 and bend.low > 0,
     )
 
