@@ -31,6 +31,7 @@ def pages() -> dict[Path, str]:
     ledger = Ledger(LEDGER)
     return {
         DOCS / "api.md": _api(),
+        DOCS / "benchmarks.md": _filled(DOCS / "benchmarks.md"),
         DOCS / "concepts.md": _filled(DOCS / "concepts.md"),
         DOCS / "flows.md": _filled(DOCS / "flows.md"),
         DOCS / "theory.md": _filled(DOCS / "theory.md"),
@@ -93,6 +94,7 @@ def _filled(page: Path) -> str:
         "clocks": _clocks,
         "methods": _methods,
         "routes": _routes,
+        "slowest": _slowest,
         **{name: functools.partial(_nouns, name) for name in _NOUNS},
     }
 
@@ -186,6 +188,10 @@ def _entry(entry: Entry) -> Iterator[str]:
         yield _fill(f"- {claim.words}", "  ")
         if claim.controls:
             yield _fill(f"  Its check rejects: {'; '.join(control.words for control in claim.controls)}.", "  ")
+        if claim.passing:
+            yield _fill(f"  Its check accepts: {'; '.join(control.words for control in claim.passing)}.", "  ")
+        if claim.changed:
+            yield _fill(f"  Changed after numbers were seen: {claim.changed}", "  ")
         if claim.correction:
             yield _fill(f"  **An [erratum](errata.md#{_anchor(entry.paper.name)})**: {claim.correction.words}", "  ")
         if where:
@@ -207,7 +213,7 @@ def _ledger(ours: list[Entry], ledger: Ledger) -> str:
             "the same rows for a program to read. The first row of an entry carries the seconds of its runs."
         ),
         "",
-        "| scale | claims | measured | hold | errata | do not hold | with a control | seconds |",
+        "| scale | claims | measured | hold | errata | do not hold | with a control | minutes |",
         "|---|---|---|---|---|---|---|---|",
         *(_count(ours, ledger, scale) for scale in SCALES),
         "",
@@ -226,17 +232,37 @@ def _count(ours: list[Entry], ledger: Ledger, scale: str) -> str:
     rows = [kept.row for kept in _rows(ours, ledger) if kept.row.scale == scale]
     held, errata = sum(row.holds for row in rows), sum(row.erratum is not None for row in rows)
     numbers = (claims, len(rows), held, errata, len(rows) - held - errata, sum(row.control is not None for row in rows))
-    return f"| {scale} | {' | '.join(map(str, numbers))} | {sum(row.seconds for row in rows):.0f} |"
+    return f"| {scale} | {' | '.join(map(str, numbers))} | {sum(row.seconds for row in rows) / 60:.1f} |"
+
+
+def _slowest() -> Iterator[str]:
+    """What the entries cost at paper scale, the slowest first, down to a hundredth of all."""
+    seconds: Counter[str] = Counter()
+    for kept in Ledger(LEDGER).kept.values():
+        if kept.row.scale == "paper":
+            seconds[kept.row.id] += kept.row.seconds
+    total = sum(seconds.values())
+    yield from ("| entry | minutes | share |", "|---|---|---|")
+    shown = [(id, each) for id, each in seconds.most_common() if each >= total / 100]
+    yield from (f"| [{id}](gallery.md#{_anchor(id)}) | {each / 60:.1f} | {each / total:.0%} |" for id, each in shown)
+    rest = len(seconds) - len(shown)
+    yield f"| {rest} others | {(total - sum(each for _, each in shown)) / 60:.1f} | |"
+    yield f"| all {len(seconds)} | {total / 60:.1f} | |"
 
 
 def _measured(rows: list[Kept]) -> Iterator[str]:
     made: Counter[str] = Counter(f"{kept.date} with {_versions(kept)}" for kept in rows)
     yield _fill("Measured on " + "; ".join(f"{when} ({count} rows)" for when, count in made.items()) + ".")
-    yield from ("", "| entry | claim | the paper says | measured | holds | rejected | seconds |", "|" + "---|" * 7)
+    yield from (
+        "",
+        "| entry | claim | the paper says | measured | holds | rejected, or accepted | seconds |",
+        "|" + "---|" * 7,
+    )
     for kept in rows:
         row = kept.row
         holds = "yes" if row.holds else "**no**" if row.erratum is None else "**erratum**"
-        words = (row.claim, row.paper_says, row.measured, holds, "" if row.erratum else row.control or "")
+        changed = f" (Changed after numbers were seen: {row.changed})" if row.changed else ""
+        words = (row.claim, row.paper_says, row.measured + changed, holds, "" if row.erratum else row.control or "")
         cells = " | ".join(map(_cell, words))
         yield f"| [{row.id}](gallery.md#{_anchor(row.id)}) | {cells} | {row.seconds:.1f} |"
     yield ""
@@ -285,7 +311,7 @@ def _erratum(entry: Entry, claim: Claim) -> str:
         "Shown by": f"[{entry.id}](gallery.md#{_anchor(entry.id)})",
     }
     said = "\n".join(_fill(f"  - *{heading}* {text}", "    ") for heading, text in lines.items())
-    return _fill(f"- **{entry.where}**", "  ") + f"\n{said}"
+    return _fill(f"- **{right.where or entry.where}**", "  ") + f"\n{said}"
 
 
 def _rows(ours: Iterable[Entry], ledger: Ledger) -> Iterator[Kept]:

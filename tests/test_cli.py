@@ -25,7 +25,7 @@ from afterfit import papers
 from afterfit._cli._app import complete_job, complete_scale
 from afterfit._diagnose.words import number
 from afterfit._training.experiment import Experiment
-from afterfit.papers import Entry, Finding, claim, control, correction
+from afterfit.papers import Entry, Finding, claim, control, correction, passing
 
 SETTING = """
 task = {kind = "SparseRecovery", n = 20, sparsity = 2, N = 12}
@@ -393,6 +393,7 @@ def test_verify_prints_the_ledger_and_fails_with_a_claim():
     assert "\x1b" not in result.output
     rows = json.loads(Path("ledger.json").read_text("utf-8"))
     keys = ["id", "claim", "paper_says", "measured", "holds", "scale", "seconds", "control", "erratum", "as_recorded"]
+    keys += ["changed"]
     assert [list(row) for row in rows] == [keys] * 2
     assert [(row["holds"], row["control"], row["erratum"]) for row in rows] == [
         (True, "of three: 3", None),
@@ -448,6 +449,35 @@ def test_a_claim_whose_control_passes_does_not_hold(monkeypatch):
     assert result.exit_code == 1
     assert result.stdout.startswith("FAILS")
     assert "1; but the check passes what it should reject, of three" in result.stdout
+
+
+@pytest.mark.usefixtures("bare_runs")
+def test_a_claim_that_fails_has_a_check_that_could_be_passed(monkeypatch):
+    """A check that rejects everything shows nothing: where it is put to what it must accept, that is noticed."""
+
+    class Failing(Tiny):
+        name = "failing"
+        limit = 1
+
+        @claim("two does not", says="2 ≤ 1", fails="because 2 > 1", changed="It was 2 ≤ 0 before; seed 7.")
+        def two(self):
+            return self.at_most(2)
+
+        @passing(two, "one")
+        def one_does(self):
+            return self.at_most(1)
+
+        def at_most(self, number):
+            return Finding(str(number), number <= self.limit)
+
+    monkeypatch.setattr(papers, "entries", lambda: {Failing.id: Failing()})
+    result = call("verify")
+    assert result.exit_code == 0, result.output
+    assert "         control: accepted, one: 1\n         changed:  It was 2 ≤ 0 before; seed 7." in result.stdout
+    monkeypatch.setattr(Failing, "limit", 0)
+    result = call("verify", "--fresh")
+    assert result.exit_code == 1
+    assert "2; but the check rejects what it should pass, one" in result.stdout
 
 
 def test_marks_that_contradict_are_refused():

@@ -88,7 +88,8 @@ def verify(
     not, or ends in an error; with --strict also for whatever does not hold as printed.
 
     The JSON is a list of objects with the keys id, claim, paper_says, measured, holds, scale, seconds, control (what
-    the check was seen to reject), erratum (what should have been printed, or null) and as_recorded.
+    the check was seen to reject, or of a claim that fails to accept), erratum (what should have been printed, or
+    null), as_recorded, and changed (what of the criterion was changed after numbers had been seen, or null).
     """
     from afterfit.papers._entry import check_scale
     from afterfit.papers._ledger import Ledger
@@ -248,7 +249,9 @@ class _Table:
             if row.erratum is not None:
                 say(f"         erratum:  {row.erratum}", file=self.stream)
             elif row.control is not None:
-                say(f"         rejected: {row.control}", file=self.stream)
+                say(f"         {'rejected' if row.holds else 'control'}: {row.control}", file=self.stream)
+            if row.changed is not None:
+                say(f"         changed:  {row.changed}", file=self.stream)
 
     def _say(self, row: Row, text: str) -> None:
         say(f"{row.status:7}  {text}", file=self.stream)

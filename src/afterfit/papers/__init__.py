@@ -32,6 +32,7 @@ from afterfit.papers._entry import (
     control,
     correction,
     once,
+    passing,
     run_all,
 )
 
@@ -52,6 +53,7 @@ __all__ = [
     "entries_of",
     "find",
     "once",
+    "passing",
     "run_all",
 ]
 

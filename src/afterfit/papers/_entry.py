@@ -1,10 +1,10 @@
 """What a figure or theorem of a paper is here: its runs at two scales, its picture, and its claims with their checks.
 
 An entry is declared, not scripted. `runs` says what is to be run, by name; a method marked with `claim` is a claim and
-its check; one marked with `control` puts the same check to something that it must reject; one marked with `correction`
-checks what a paper should have printed; one marked with `once` computes what several of them need. Whatever such a
-method asks for by the names of its parameters is handed to it: a run or a group of runs, what a `once` method gave, the
-`scale`.
+its check; one marked with `control` puts the same check to something that it must reject, or, where a claim is known to
+fail, one marked with `passing` to something that it must accept; one marked with `correction` checks what a paper
+should have printed; one marked with `once` computes what several of them need. Whatever such a method asks for by the
+names of its parameters is handed to it: a run or a group of runs, what a `once` method gave, the `scale`.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ __all__ = [
     "correction",
     "keeping",
     "once",
+    "passing",
     "run_all",
 ]
 
@@ -83,7 +84,7 @@ class Finding:
 
 @dataclasses.dataclass(frozen=True)
 class Control:
-    """What a check has to reject, in `words`: a run or a formula that should not show the claim."""
+    """What a check has to reject, in `words`: a run or a formula that should not show the claim. Or one to accept."""
 
     words: str
     check: Callable[..., Finding]
@@ -93,13 +94,15 @@ class Control:
 class Correction:
     """What a paper should have printed, in `words`, and its check.
 
-    `why` is the slip in two lines that a referee can follow, `touches` whether a conclusion of the paper depends on it.
+    `why` is the slip in two lines that a referee can follow, `touches` whether a conclusion of the paper depends on it,
+    `where` the place of the slip, if that is not the entry's.
     """
 
     words: str
     why: str
     touches: str
     check: Callable[..., Finding]
+    where: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,7 +110,9 @@ class Claim:
     """A claim in words, what the paper `says` of it, and its check.
 
     `fails` is why it is known not to hold, where it does not. Both may be by scale. Where it is said to hold, its
-    `controls` have to be rejected. With a `correction` it is an erratum: it fails as printed, and the correction holds.
+    `controls` have to be rejected; where it is known to fail, what is `passing` has to be accepted. With a `correction`
+    it is an erratum: it fails as printed, and the correction holds. `changed` is what of its criterion was changed
+    after numbers had been seen, and on which draws it is measured since.
     """
 
     words: str
@@ -115,7 +120,9 @@ class Claim:
     fails: str | Mapping[str, str] | None
     check: Callable[..., Finding]
     controls: tuple[Control, ...] = ()
+    passing: tuple[Control, ...] = ()
     correction: Correction | None = None
+    changed: str | None = None
 
     def __post_init__(self):
         require(
@@ -140,9 +147,10 @@ class Claim:
 class Row:
     """A row of the ledger: one claim of one entry held against what was seen.
 
-    `holds` is whether it does as printed, `control` what the check was seen to reject, `erratum` what should have been
-    printed. `as_recorded` is whether all of it came out as the entry says: a claim that is known to fail fails, of an
-    erratum the correction holds, and every control was rejected.
+    `holds` is whether it does as printed, `control` what the check was seen to reject (of a claim that is known to
+    fail, to accept), `erratum` what should have been printed, `changed` what of the criterion was changed after numbers
+    had been seen. `as_recorded` is whether all of it came out as the entry says: a claim that is known to fail fails,
+    of an erratum the correction holds, and every control was rejected or accepted as it should be.
     """
 
     id: str
@@ -155,6 +163,7 @@ class Row:
     control: str | None = None
     erratum: str | None = None
     as_recorded: bool = True
+    changed: str | None = None
 
     @property
     def status(self) -> str:
@@ -165,12 +174,17 @@ class Row:
 
 
 def claim(
-    words: str, says: str | Mapping[str, str], *, fails: str | Mapping[str, str] | None = None
+    words: str,
+    says: str | Mapping[str, str],
+    *,
+    fails: str | Mapping[str, str] | None = None,
+    changed: str | None = None,
 ) -> Callable[[_Check], _Check]:
     """Mark a method of an entry as the check of a claim: it returns a `Finding`.
 
     `words` are the claim, `says` is what the paper says of it (by scale, where that is said in other terms at the
-    other), and `fails` is why the claim is known not to hold (by scale, where it does at the other).
+    other), and `fails` is why the claim is known not to hold (by scale, where it does at the other). `changed` is what
+    of the criterion was changed after numbers had been seen, and on which draws it is measured since.
 
     ```python
     @claim("test accuracy is 100 % at the end", says="100 % after 10⁶ steps")
@@ -181,7 +195,7 @@ def claim(
     """
 
     def mark(check: _Check) -> _Check:
-        check.__claim__ = Claim(words, says, fails, check)  # type: ignore[attr-defined]
+        check.__claim__ = Claim(words, says, fails, check, changed=changed)  # type: ignore[attr-defined]
         return check
 
     return mark
@@ -206,11 +220,31 @@ def control(check: Callable[..., Finding], words: str) -> Callable[[_Check], _Ch
     return mark
 
 
-def correction(printed: Callable[..., Finding], words: str, *, why: str, touches: str) -> Callable[[_Check], _Check]:
+def passing(check: Callable[..., Finding], words: str) -> Callable[[_Check], _Check]:
+    """Mark a method as what the same `check` must accept: a claim that is known to fail could have held.
+
+    ```python
+    @passing(is_inverse, "times that are made up, of power −1 with the scatter that was measured")
+    def would_be_inverse(self, times):
+        return _law({λ: 3 / λ * scatter for λ, scatter in times.items()})
+    ```
+    """
+
+    def mark(method: _Check) -> _Check:
+        method.__passing__ = (check, Control(words, method))  # type: ignore[attr-defined]
+        return method
+
+    return mark
+
+
+def correction(
+    printed: Callable[..., Finding], words: str, *, why: str, touches: str, where: str | None = None
+) -> Callable[[_Check], _Check]:
     """Mark a method as the check of what a paper should have `printed`, which makes the claim of that an erratum.
 
     The claim's own check is of what is printed and has to fail, this one has to hold. `words` are the statement as it
-    should be, `why` the slip in two lines that a referee can follow, `touches` whether a conclusion depends on it.
+    should be, `why` the slip in two lines that a referee can follow, `touches` whether a conclusion depends on it, and
+    `where` the place of the slip, if that is not the entry's.
 
     ```python
     @correction(as_printed, "the factor is 8", why="(74) counts each pair once.", touches="No: a constant.")
@@ -220,7 +254,7 @@ def correction(printed: Callable[..., Finding], words: str, *, why: str, touches
     """
 
     def mark(method: _Check) -> _Check:
-        method.__correction__ = (printed, Correction(words, why, touches, method))  # type: ignore[attr-defined]
+        method.__correction__ = (printed, Correction(words, why, touches, method, where))  # type: ignore[attr-defined]
         return method
 
     return mark
@@ -351,25 +385,42 @@ class Entry(abc.ABC):
         found = ask(claim.check)
         measured, holds = found.measured, found.holds
         expected = holds == claim.holds_at(scale)
-        rejected = None
+        seen = None
         if (correction := claim.correction) is not None:
             corrected = ask(correction.check)
-            rejected = f"what is printed: {measured}"
+            seen = f"what is printed: {measured}"
             measured = f"as printed: {measured}; corrected: {corrected.measured}"
             expected &= corrected.holds
         elif claim.holds_at(scale):
             controls = {control.words: ask(control.check) for control in claim.controls}
-            rejected = "; ".join(f"{words}: {control.measured}" for words, control in controls.items()) or None
+            seen = "; ".join(f"{words}: {control.measured}" for words, control in controls.items()) or None
             if passed := [words for words, control in controls.items() if control.holds]:
                 measured += f"; but the check passes what it should reject, {', '.join(passed)}"
                 holds = expected = False
-        corrected_words = None if correction is None else correction.words
-        says = claim.says_at(scale)
-        return Row(self.id, claim.words, says, measured, holds, scale, 0.0, rejected, corrected_words, expected)
+        else:
+            accepted = {control.words: ask(control.check) for control in claim.passing}
+            seen = "; ".join(f"accepted, {words}: {one.measured}" for words, one in accepted.items()) or None
+            if refused := [words for words, one in accepted.items() if not one.holds]:
+                measured += f"; but the check rejects what it should pass, {', '.join(refused)}"
+                expected = False
+        return Row(
+            id=self.id,
+            claim=claim.words,
+            paper_says=claim.says_at(scale),
+            measured=measured,
+            holds=holds,
+            scale=scale,
+            seconds=0.0,
+            control=seen,
+            erratum=None if correction is None else correction.words,
+            as_recorded=expected,
+            changed=claim.changed,
+        )
 
     def check_names(self) -> None:
         """Refuse checks that ask for what there is not, at both scales, before anything is run."""
-        checks = [part.check for c in self.claims for part in (c, *c.controls, c.correction) if part is not None]
+        parts = (part for c in self.claims for part in (c, *c.controls, *c.passing, c.correction))
+        checks = [part.check for part in parts if part is not None]
         for scale in SCALES:
             names = [*self.runs(scale), *_once_methods(self), *_ALWAYS]
             for method in (self.picture, *checks, *_once_methods(self).values()):
@@ -405,7 +456,7 @@ def _claims(members: Mapping[str, Any]) -> tuple[Claim, ...]:
     """The claims among the members of an entry, each with its controls, and its correction if it is an erratum."""
     claims = {name: member.__claim__ for name, member in members.items() if hasattr(member, "__claim__")}
     for member in members.values():
-        for mark, field in (("__control__", "controls"), ("__correction__", "correction")):
+        for mark, field in (("__control__", "controls"), ("__passing__", "passing"), ("__correction__", "correction")):
             if not hasattr(member, mark):
                 continue
             of, part = getattr(member, mark)
@@ -414,7 +465,7 @@ def _claims(members: Mapping[str, Any]) -> tuple[Claim, ...]:
                 f"{member.__name__} refers to {of.__name__}, which is no claim: {nearest(of.__name__, list(claims))}",
             )
             claim = claims[of.__name__]
-            more = (*claim.controls, part) if field == "controls" else part
+            more = part if field == "correction" else (*getattr(claim, field), part)
             claims[of.__name__] = dataclasses.replace(claim, **{field: more})
     return tuple(claims.values())
 
