@@ -6,11 +6,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import afterfit as af
 from afterfit import SpecError, papers
+from afterfit._sweeps.store import Store
 from afterfit.papers import _ledger
-from afterfit.papers._entry import Evidence
+from afterfit.papers._entry import Evidence, keeping
 
 ENTRIES = papers.entries()
 
@@ -182,3 +185,24 @@ def test_changes_reach_the_run_and_wrong_ones_are_refused_before_any_work():
         papers.find("boursier2025/fig3")
     with pytest.raises(SpecError, match="unknown scale 'papers'"):
         entry.run("papers")
+
+
+def _squares(params, x):
+    return (params["w"] ** 2) @ x
+
+
+def test_runs_taken_from_a_store_know_what_was_asked_for(tmp_path):
+    """Also the arrays that a model holds, which no file of a run has."""
+    asked = af.Experiment(
+        task=af.tasks.SparseRegression(n=3, d=4, sparsity=1),
+        model=af.models.Function(_squares, initial={"w": np.full(4, 0.5)}),
+        dynamics=af.dynamics.GradientFlow(until=1.0),
+    )
+    with keeping(Store(tmp_path)):
+        (computed,) = papers.run_all({"computed": asked}, "", False).values()
+        (taken,) = papers.run_all({"taken": asked}, "", False).values()
+    assert taken.ended == computed.ended
+    assert taken.experiment.dynamics.method == computed.spec["dynamics"]["method"]
+    assert taken.id == asked.id
+    start = af.theory.instance_of(taken).initial  # needs the arrays
+    np.testing.assert_array_equal(start["w"], np.full(4, 0.5))

@@ -561,4 +561,12 @@ def _through(store: Store, experiments: Mapping[str, Experiment], show: Callable
     for name, experiment in experiments.items():
         if experiment.id in failures:
             raise RunFailed(f"{name}: {failures[experiment.id]}")
-    return {name: store.load(experiment.id) for name, experiment in experiments.items()}
+    return {name: _taken(store, experiment) for name, experiment in experiments.items()}
+
+
+def _taken(store: Store, asked: Experiment) -> Run:
+    """A run of a store, with the experiment that was asked for: arrays that a model holds are not in files."""
+    run = store.load(asked.id)
+    if run.spec["dynamics"] != asked.to_dict()["dynamics"]:  # what a flow decided
+        asked = dataclasses.replace(asked, dynamics=type(asked.dynamics).from_dict(run.spec["dynamics"]))
+    return dataclasses.replace(run, origin=asked)

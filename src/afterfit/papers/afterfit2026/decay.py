@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 import afterfit as af
-from afterfit.papers import Entry, Finding, claim, control
+from afterfit.papers import Entry, Finding, claim, control, once
 from afterfit.papers._measure import examples, power_law, relative_distance, share
 from afterfit.papers.afterfit2026 import PAPER
 
@@ -19,7 +19,7 @@ __all__ = ["Decay"]
 
 _DEPTHS = (2, 3, 4)
 _SLOW = (0.25, 0.5, 1.0)  # λt at which the order in λ is measured, as the kernel regime is left
-_LATE = 4.0  # and where it is lost for D > 2
+_KINDS = ((2, 1.0), (3, 1.0), (4, 1.0), (2, 2.0), (3, 2.0), (4, 2.0))  # depth and α for which t_gen is foreseen
 _EXACT = 1e-4  # a hundred steps' worth of the tolerance of the flow, 10⁻⁶ a step
 
 
@@ -28,6 +28,13 @@ class _Case(NamedTuple):
     λ: float
 
 
+class _Draw(NamedTuple):
+    depth: int
+    α: float
+    seed: int
+
+
+_Draws = Mapping[_Draw, "af.Run"]
 _ByCase = Mapping[_Case, "af.Run"]
 
 
@@ -52,10 +59,11 @@ class Decay(Entry):
         "Where it fails: from a start with w₊ ≠ w₋ the scale is not α; with a penalty other than weight decay the "
         "multiplier leaves the range of Xᵀ; for D > 2 the minimiser is that of Q^D only from a uniform start. At a "
         "fixed λ the run ends at the lasso, of order λ away from the least L1 norm. The constant of O(λ) grows as the "
-        "tangent kernel loses rank, like e^{−2(D−1)λt} for weights that stay at the scale of the start: late and for "
-        "D > 2 the order is no longer seen at these λ. It was first asked for at λt up to 4, and was 0.83 (D = 3) and "
-        "0.85 (D = 4) there: the proposition says since that λt is given, and is measured on another draw. Descent "
-        "with steps of a finite size follows it up to the first order in the step."
+        "tangent kernel loses rank, like e^{−2(D−1)λt} for weights that stay at the scale of the start: for D > 2 "
+        "there is a λt between the two regimes at which the order is not seen at these λ (on seed 100 at quick scale "
+        "0.80 for D = 3 at λt = 4, 0.91 for D = 4 at λt = 2), and it is seen again later, when these weights are 0. "
+        "`forecast` draws straight lines between some tens of minimisers, and so is off by up to 3 % in t_gen for "
+        "D = 4. Descent with steps of a finite size follows it up to the first order in the step."
     )
 
     def runs(self, scale: str) -> dict[str, Mapping[object, af.Experiment] | af.Experiment]:
@@ -67,7 +75,7 @@ class Decay(Entry):
             dynamics=af.dynamics.GradientFlow(until=1.0, method="implicit", rtol=1e-6),
             init=af.inits.Constant(1.0),
             observations=160,
-            seed=100,
+            seed=120,
         )
 
         def flow(case: _Case) -> af.Experiment:
@@ -75,11 +83,18 @@ class Decay(Entry):
             slow = {"dynamics.first": 1e-5 / case.λ, "dynamics.until": 16 / case.λ}  # the same λt for all
             return base.set({"model.depth": case.depth, "penalty": decay, **slow})
 
+        # The distance to measure is of order λ, and at paper scale λ is small.
+        tight = {"dynamics.rtol": 1e-9, "dynamics.atol": 1e-12} if scale == "paper" else {}
+
         cases = [_Case(depth, λ) for depth in _DEPTHS for λ in λs]
         first = flow(_Case(2, λs[1])).set({"seed": 0})
+        kinds, seeds = (_KINDS, 8) if scale == "paper" else (_KINDS[:-2], 3)
+        draws = [_Draw(depth, α, seed) for depth, α in kinds for seed in range(201, 201 + seeds)]
         return {
-            "cases": {case: flow(case) for case in cases},
-            "draws": {seed: first.set({"seed": seed}) for seed in range(1, 21 if scale == "paper" else 7)},
+            "cases": {case: flow(case).set(tight) for case in cases},
+            "draws": {
+                draw: first.set({"model.depth": draw.depth, "init.scale": draw.α, "seed": draw.seed}) for draw in draws
+            },
             "unbalanced": first.set({"init": {"kind": "Gaussian", "scale": 1.0}}),
         }
 
@@ -127,39 +142,49 @@ class Decay(Entry):
     @claim(
         "the distance from argmin{Q : Xw = y} at a given λt is proportional to λ",
         says="O(λ): exponent 1",
+        changed="It was asked for at λt up to 4 at first, and was 0.83 (D = 3) and 0.85 (D = 4) there: λt is up to 1 "
+        "since. At paper scale it was down to 0.5 for D = 4 on seeds 100 and 110, where the error of the flow, 10⁻⁶ a "
+        "step, is as large as the distance: it is 10⁻⁹ there since, on seed 120.",
     )
     def first_order(self, cases: _ByCase) -> Finding:
         return _order_is(1.0, {(depth, slow): _exponent(cases, depth, slow) for depth in _DEPTHS for slow in _SLOW})
 
-    @control(first_order, "an exponent of 1/2")
-    def half_order(self, cases: _ByCase) -> Finding:
-        return _order_is(0.5, {(depth, slow): _exponent(cases, depth, slow) for depth in _DEPTHS for slow in _SLOW})
+    @control(first_order, "the distance from argmin{Q : Xw = y} at the start itself, which does not decay")
+    def without_decay(self, cases: _ByCase) -> Finding:
+        at = {(depth, slow): _exponent(cases, depth, slow, decays=False) for depth in _DEPTHS for slow in _SLOW}
+        return _order_is(1.0, at)
 
-    @control(first_order, "late, for D > 2")
-    def late(self, cases: _ByCase) -> Finding:
-        return _order_is(1.0, {(depth, _LATE): _exponent(cases, depth, _LATE) for depth in _DEPTHS[1:]})
+    @once
+    def forecasts(self, draws: _Draws) -> dict[_Draw, float]:
+        """t_gen of each draw, by argmin Q."""
+        return {draw: _foreseen(run) for draw, run in draws.items()}
 
-    @claim("t_gen is foreseen to 1 %", says="the test error of argmin Q at the decayed start, over time")
-    def foreseen(self, draws: Mapping[int, af.Run]) -> Finding:
-        return _timed(draws, {seed: _foreseen(run) for seed, run in draws.items()})
+    @claim(
+        "t_gen is foreseen to 1 %",
+        says="the test error of argmin Q at the decayed start, over time, at every depth and from every α",
+        changed="It was by `forecast`, for D = 2 and α = 1 alone. Its straight lines between minimisers were off by up "
+        "to 3 % on the first new draws with D = 3 and 4: it is by the minimisers themselves since, on seeds from 201.",
+    )
+    def foreseen(self, draws: _Draws, forecasts: Mapping[_Draw, float]) -> Finding:
+        return _timed(draws, forecasts)
 
     @control(foreseen, "(1/λ)·log α with α the norm of the parameters, the order of Lyu et al. 2023")
-    def by_order(self, draws: Mapping[int, af.Run]) -> Finding:
-        return _timed(draws, {seed: _by_order(run) for seed, run in draws.items()})
+    def by_order(self, draws: _Draws) -> Finding:
+        return _timed(draws, {draw: _by_order(run) for draw, run in draws.items()})
 
     @control(foreseen, "what is foreseen of the next draw")
-    def of_another(self, draws: Mapping[int, af.Run]) -> Finding:
-        runs = list(draws.values())
-        return _timed(draws, {seed: _foreseen(runs[(k + 1) % len(runs)]) for k, seed in enumerate(draws)})
+    def of_another(self, draws: _Draws, forecasts: Mapping[_Draw, float]) -> Finding:
+        others = [*list(forecasts.values())[1:], next(iter(forecasts.values()))]
+        return _timed(draws, dict(zip(draws, others, strict=True)))
 
 
 def _of_depth(cases: _ByCase, depth: int) -> dict[_Case, af.Run]:
     return {case: run for case, run in cases.items() if case.depth == depth}
 
 
-def _exponent(cases: _ByCase, depth: int, slow: float) -> float:
+def _exponent(cases: _ByCase, depth: int, slow: float, *, decays: bool = True) -> float:
     """The exponent p of the distance from argmin{Q : Xw = y} as λᵖ."""
-    return power_law(*_gaps_at(_of_depth(cases, depth), slow)).value
+    return power_law(*_gaps_at(_of_depth(cases, depth), slow, decays=decays)).value
 
 
 def _order_is(wanted: float, exponents: Mapping[tuple[int, float], float]) -> Finding:
@@ -198,18 +223,33 @@ def _distances(runs: Iterable[af.Run], scale: Callable[[float], float]) -> Findi
     return Finding(f"at most {farthest:.1g} away, relatively", farthest <= _EXACT)
 
 
-def _gaps_at(cases: _ByCase, slow: float) -> tuple[list[float], list[float]]:
+def _gaps_at(cases: _ByCase, slow: float, *, decays: bool = True) -> tuple[list[float], list[float]]:
     """λ, and how far runs are from argmin{Q : Xw = y} at the decayed start when λt is about `slow`."""
     gaps = []
     for case, run in cases.items():
         w, y = run.curves["weights"].sel(time=slow / case.λ, method="nearest"), examples(run)[1]
-        gaps.append(relative_distance(w.values, _minimiser(run, float(np.exp(-case.λ * w["time"])), y)))
+        scale = float(np.exp(-case.λ * w["time"])) if decays else 1.0
+        gaps.append(relative_distance(w.values, _minimiser(run, scale, y)))
     return [case.λ for case in cases], gaps
 
 
 def _foreseen(run: af.Run) -> float:
-    verdict = af.forecast(run.experiment, thorough=True).verdict
-    return np.nan if verdict is None or verdict.t_gen is None else verdict.t_gen
+    """When argmin{Q : Xw = y} at the decayed start has the test error that generalising is; nan if never."""
+    from scipy.optimize import root_scalar
+
+    if run.verdict.t_gen is None:
+        return np.nan
+    curves, y, λ = run.curves.isel(time=slice(1, None)), examples(run)[1], _decay(run)
+    level = np.interp(np.log(run.verdict.t_gen), np.log(curves["time"]), np.log(curves["test_error"]))
+
+    def above(log_λt: float) -> float:
+        w = _minimiser(run, run.spec["init"]["scale"] * float(np.exp(-np.exp(log_λt))), y)
+        return float(np.log(relative_distance(w, run.data.truth)) - level)
+
+    begin, end = np.log([0.01, 16.0])
+    if not above(begin) > 0 > above(end):
+        return np.nan
+    return float(np.exp(root_scalar(above, bracket=(begin, end), xtol=1e-4).root) / λ)
 
 
 def _by_order(run: af.Run) -> float:
@@ -217,12 +257,18 @@ def _by_order(run: af.Run) -> float:
     return np.log(norm) / _decay(run)
 
 
-def _timed(draws: Mapping[int, af.Run], foreseen: Mapping[int, float]) -> Finding:
-    """On how many draws that generalise t_gen is foreseen to 1 %: all of them."""
-    off = [foreseen[seed] / run.verdict.t_gen - 1 for seed, run in draws.items() if run.verdict.t_gen is not None]
-    within = int(np.sum(np.abs(off) <= 0.01))
+def _timed(draws: _Draws, foreseen: Mapping[_Draw, float]) -> Finding:
+    """On how many draws that generalise t_gen is foreseen to 1 %: on all, and half of each kind are to generalise."""
+    off = {draw: foreseen[draw] / run.verdict.t_gen - 1 for draw, run in draws.items() if run.verdict.t_gen is not None}
+    within = sum(abs(gap) <= 0.01 for gap in off.values())
+    words, enough = [], True
+    for depth, α in dict.fromkeys((draw.depth, draw.α) for draw in draws):
+        of = sum((draw.depth, draw.α) == (depth, α) for draw in draws)
+        gaps = [abs(gap) for draw, gap in off.items() if (draw.depth, draw.α) == (depth, α)]
+        words.append(f"{np.max(gaps, initial=0.0):.2%} (D={depth}, α={α:g}, {len(gaps)} of {of} draws)")
+        enough &= len(gaps) >= of / 2
     return Finding(
         f"foreseen to 1 % on {within} of {len(off)} draws that generalise (share {share(within, len(off))}), of "
-        f"{len(draws)}; off by {np.nanmax(np.abs(off)):.2%} at most",
-        within == len(off) and len(off) >= len(draws) / 2,
+        f"{len(draws)}; off by at most {', '.join(words)}",
+        within == len(off) and enough,
     )

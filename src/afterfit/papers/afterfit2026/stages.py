@@ -1,129 +1,186 @@
-"""Prop. 3: implicit stages that carry the pull of each example take as many steps at any weight decay."""
+"""Prop. 3: implicit stages that carry the pull of each example need nearly as many steps at any weight decay."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 import afterfit as af
-from afterfit.papers import Entry, Finding, claim, control
+from afterfit.papers import Entry, Finding, claim, control, once
 from afterfit.papers._measure import Interval, power_law
 from afterfit.papers.afterfit2026 import PAPER
+from afterfit.papers.afterfit2026.plain import steps_without_the_pull
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = ["Stages"]
 
-_Runs = Mapping[float, "af.Run"]
+_FIRST_SEED = 31
+_RTOL = 1e-4  # the default of the method
+_WEAKEST = 1e-6  # λ down to which the stages without the pull are followed: they take thousands of steps there
+
+
+class _Case(NamedTuple):
+    λ: float
+    seed: int
+    rtol: float
+
+
+_Runs = Mapping[_Case, "af.Run"]
+_Counts = Mapping[_Case, float]
 
 
 class Stages(Entry):
     paper, name = PAPER, "stages"
-    title = "Implicit steps that carry the pull of each example do not get shorter with weight decay"
+    title = "Implicit steps that carry the pull of each example hardly get shorter with weight decay"
     where = "Prop. 3"
     about = (
         "Once the data are fitted, the flow of L(f(θ)) + (λ/2)‖θ‖² is pulled off the interpolating parameters by λθ "
         "and held there by Jᵀρ, ρ = L′ of order λ. A stage of an implicit method solves θ = b − γh(J(θ)ᵀρ + λθ), "
         "ρ = L′(f(θ)), with γh of order 1/λ for steps on the slow time scale. If ρ is computed from a stage that is "
         "off the interpolating parameters by δ, it is off by O(δ), and moves the stage along them by γhδ: the stage "
-        "has to be known to λ times the tolerance, or steps get shorter as λ^{1/4}. If ρ is an unknown of its own in "
-        "the Newton iterations, carried on from stage to stage and from step to step, δ has no such effect, and the "
-        "number of steps to a given λt does not depend on λ. Matrix completion by UUᵀ − VVᵀ of 86 entries, to λt = 20, "
-        "at the default tolerance. Evidence is numerical: there is no proof."
+        "has to be known to λ times the tolerance, or steps get shorter by a power of λ. Proposition: if ρ is an "
+        "unknown of its own in the Newton iterations, carried on from stage to stage and from step to step, the "
+        "number of steps to a given λt hardly depends on λ: its exponent is within 0.1 of 0, where that of the same "
+        "method without the unknown is beyond −1/4. Assumed are a squared loss that is fitted, a smooth model, and an "
+        "L-stable, stiffly accurate method. Matrix completion by UVᵀ with six columns, from some 86 entries, to "
+        "λt = 20, at the default tolerance, on several draws. Evidence is numerical: there is no proof."
     )
     notes = (
-        "A Rosenbrock–W method with the same matrix, one linear solve a stage and no unknown ρ, took 289 to 2020 steps "
-        "on this problem for λ from 10⁻³ to 10⁻⁷, before it was replaced: an exponent of −0.21. Where it fails: at "
-        "kinks of the model the error control makes short steps whatever the stages are (flows, `implicit`); beyond "
-        "2,000 outputs the matrix is too large, and conjugate gradients (`krylov`) are as many as the tangent kernel "
-        "is ill-conditioned. The bound on the norm was 1 % at first, which a run with a tolerance of 0.1 kept, too "
-        "(0.7 %): it is 10⁻³ since, on the same draw."
+        "Where it fails: on some draws steps are rejected at the smallest λ, so that the number of steps is not quite "
+        "constant, but grows with log(1/λ) and a little more; at kinks of the model the error control makes short "
+        "steps whatever the stages are (flows, `implicit`); beyond 2,000 outputs the matrix is too large, and "
+        "conjugate gradients (`krylov`) are as many as the tangent kernel is ill-conditioned."
     )
 
-    def runs(self, scale: str) -> dict[str, dict[float, af.Experiment]]:
-        λs = np.geomspace(1e-2, 1e-8, 7) if scale == "paper" else np.geomspace(1e-3, 1e-6, 4)
+    def runs(self, scale: str) -> dict[str, dict[_Case, af.Experiment]]:
+        λs, seeds = (np.geomspace(1e-2, 1e-8, 7), 6) if scale == "paper" else (np.geomspace(1e-3, 1e-6, 4), 3)
         base = af.Experiment(
             task=af.tasks.MatrixCompletion(12, 12, 1, observed=0.6, reduction="sum"),
             model=af.models.MatrixFactorisation(6),
             dynamics=af.dynamics.GradientFlow(until=1.0, method="implicit"),
             init=af.inits.Gaussian(1.0),
             observations=40,
-            seed=6,
         )
 
-        def flow(λ: float, **changes: object) -> af.Experiment:
-            times = {"dynamics.until": 20 / λ, "dynamics.first": 1e-4 / λ}
-            return base.set({"penalty": {"kind": "L2", "strength": λ}, **times, **changes})
+        def flow(case: _Case) -> af.Experiment:
+            times = {"dynamics.until": 20 / case.λ, "dynamics.first": 1e-4 / case.λ, "dynamics.rtol": case.rtol}
+            return base.set({"penalty": {"kind": "L2", "strength": case.λ}, "seed": case.seed, **times})
 
-        return {
-            "implicit": {float(λ): flow(float(λ)) for λ in λs},
-            "finer": {float(λ): flow(float(λ), **{"dynamics.rtol": 1e-6}) for λ in λs},
-            "coarse": {float(λ): flow(float(λ), **{"dynamics.rtol": 0.1}) for λ in λs[:1]},
-            "stabilised": {float(λ): flow(float(λ), **{"dynamics.method": "stabilised"}) for λ in λs[:3]},
-        }
+        def flows(rtol: float, λs: Iterable[float]) -> dict[_Case, af.Experiment]:
+            draws = range(_FIRST_SEED, _FIRST_SEED + seeds)
+            return {case: flow(case) for case in (_Case(float(λ), seed, rtol) for seed in draws for λ in λs)}
 
-    def picture(self, implicit: _Runs, stabilised: _Runs) -> Figure:
+        return {"implicit": flows(_RTOL, λs), "finer": flows(1e-6, λs), "coarse": flows(0.1, λs[:1])}
+
+    @once
+    def carried(self, implicit: _Runs) -> dict[_Case, float]:
+        """The steps of each run, rejected ones too."""
+        return {case: run.work["steps_accepted"] + run.work["steps_rejected"] for case, run in implicit.items()}
+
+    @once
+    def computed(self, implicit: _Runs) -> dict[_Case, float]:
+        """The same with ρ computed from each stage, where λ is not too small."""
+        return {case: steps_without_the_pull(run) for case, run in implicit.items() if case.λ > 0.99 * _WEAKEST}
+
+    def picture(self, implicit: _Runs, carried: _Counts, computed: _Counts) -> Figure:
         figure = af.plot.Figure(figsize=(11, 4.6), layout="constrained")
         left, right = figure.subplots(1, 2)
-        for (λ, run), grey in zip(implicit.items(), np.linspace(0.75, 0.0, len(implicit)), strict=True):
+        first = {case.λ: run for case, run in implicit.items() if case.seed == _FIRST_SEED}
+        for (λ, run), grey in zip(first.items(), np.linspace(0.75, 0.0, len(first)), strict=True):
             curves = run.curves.isel(time=slice(1, None))
             left.plot(curves["time"], curves["test_error"], color=str(grey), label=f"λ = {λ:.0e}")
         left.set(yscale="log", ylabel="test error")
         af.plot.log_time_axes(left)
-        af.plot.mark_phases(left, next(iter(implicit.values())).verdict)
+        af.plot.mark_phases(left, next(iter(first.values())).verdict)
         left.legend(fontsize="small", frameon=False)
-        for runs, count, marker, label in (
-            (implicit, _steps, "o", "steps of implicit"),
-            (stabilised, _gradients, "s", "gradients of stabilised"),
-        ):
-            right.loglog(list(runs), count(runs), marker=marker, mfc="none", color="k", lw=0.8, label=label)
-        λs = np.array(list(implicit))
-        right.loglog(
-            λs, _steps(implicit)[0] * (λs / λs[0]) ** -0.25, color="0.6", ls=":", label=r"$\propto\lambda^{-1/4}$"
-        )
-        right.set(xlabel="weight decay λ", ylabel=r"number until $\lambda t = 20$")
+        for counts, marker, label in ((carried, "o", "pull carried"), (computed, "s", "pull computed from the stage")):
+            λs = [case.λ for case in counts]
+            right.loglog(λs, list(counts.values()), ls="", marker=marker, mfc="none", color="k", label=label)
+        λs = np.array(list(first))
+        right.loglog(λs, 100 * (λs / λs[0]) ** -0.25, color="0.6", ls=":", label=r"$\propto\lambda^{-1/4}$")
+        right.set(xlabel="weight decay λ", ylabel=r"steps until $\lambda t = 20$")
         right.legend(fontsize="small", frameon=False)
         return figure
 
-    @claim("the number of steps to a given λt does not depend on λ", says="exponent 0")
-    def as_many_steps(self, implicit: _Runs) -> Finding:
-        return _flat(power_law(list(implicit), _steps(implicit)))
+    @claim(
+        "the number of steps to a given λt hardly depends on λ",
+        says="exponent 0, to 0.1",
+        changed="It was said not to depend on λ, within 0.05, on seed 6 alone, where the exponent is −0.01. On seeds "
+        "16 to 22 it was −0.02 to −0.1: the interval over draws is asked for since, within 0.1, on seeds from 31 on.",
+    )
+    def as_many_steps(self, carried: _Counts) -> Finding:
+        return _flat(carried)
 
-    @control(as_many_steps, "steps that get shorter as λ^{1/4}, with the scatter of these")
-    def as_with_rosenbrock(self, implicit: _Runs) -> Finding:
-        return _flat(power_law(list(implicit), _steps(implicit) * np.array(list(implicit)) ** -0.25))
+    @control(as_many_steps, "the same method with ρ computed from each stage")
+    def as_computed(self, computed: _Counts) -> Finding:
+        return _flat(computed)
 
-    @control(as_many_steps, "gradients of the stabilised explicit method")
-    def as_stabilised(self, stabilised: _Runs) -> Finding:
-        return _flat(power_law(list(stabilised), _gradients(stabilised)))
+    @claim(
+        "with the pull computed from the stage, steps get shorter by a power of λ",
+        says="a power of λ, of −1/4 and beyond",
+        changed="It was said to be λ^{1/4}, of another method that is no longer there. It was −0.37 on seed 16, and is "
+        "measured on seeds from 31 on.",
+    )
+    def shorter_steps(self, computed: _Counts) -> Finding:
+        return _power(computed)
 
-    @claim("the steps keep their tolerance at any λ", says="the curve of a run with a hundredth of the tolerance")
+    @control(shorter_steps, "with the pull carried")
+    def not_if_carried(self, carried: _Counts) -> Finding:
+        return _power(carried)
+
+    @claim(
+        "the steps keep their tolerance at any λ",
+        says="the curve of a run with a hundredth of the tolerance",
+        changed="The bound was 1 % at first, which a run with a tolerance of 0.1 kept on seed 6, too (0.7 %): it is "
+        "10⁻³ since, on seeds from 31 on.",
+    )
     def as_exact(self, implicit: _Runs, finer: _Runs) -> Finding:
         return _near(implicit, finer)
 
-    @control(as_exact, "a run with a tolerance of 0.1")
+    @control(as_exact, "runs with a tolerance of 0.1")
     def not_coarsely(self, coarse: _Runs, finer: _Runs) -> Finding:
         return _near(coarse, finer)
 
 
-def _steps(runs: _Runs) -> np.ndarray:
-    return np.array([run.work["steps_accepted"] + run.work["steps_rejected"] for run in runs.values()], float)
+def _exponent(counts: _Counts) -> Interval:
+    """The exponent of λ in the number of steps, over all draws: the constant is each draw's own."""
+    logs: dict[int, list[float]] = {}
+    for case, count in counts.items():
+        logs.setdefault(case.seed, []).append(float(np.log(count)))
+    return power_law([c.λ for c in counts], [n / np.exp(np.mean(logs[c.seed])) for c, n in counts.items()])
 
 
-def _gradients(runs: _Runs) -> np.ndarray:
-    return np.array([run.work["right_hand_sides"] for run in runs.values()], float)
+def _words(counts: _Counts) -> str:
+    """The exponent, and how many steps there are at the two ends of λ."""
+    ends = (max(case.λ for case in counts), min(case.λ for case in counts))
+    most = (max(n for case, n in counts.items() if case.λ == λ) for λ in ends)
+    draws = len({case.seed for case in counts})
+    return f"exponent {_exponent(counts)} over {draws} draws; at most " + ", ".join(
+        f"{n:g} steps at λ={λ:.0e}" for n, λ in zip(most, ends, strict=True)
+    )
 
 
-def _flat(law: Interval) -> Finding:
-    """Whether an exponent in λ is 0 and not −1/4: within a fifth of that, 0.05."""
-    return Finding(f"exponent {law}", abs(law.value) <= 0.05)
+def _flat(counts: _Counts) -> Finding:
+    """Whether all exponents that are possible are within 0.1 of 0: nearer to it than to −1/4."""
+    law = _exponent(counts)
+    return Finding(_words(counts), law.low >= -0.1 and law.high <= 0.1)
+
+
+def _power(counts: _Counts) -> Finding:
+    """Whether all exponents that are possible are −1/4 or beyond."""
+    return Finding(_words(counts), _exponent(counts).high <= -0.25)
 
 
 def _near(runs: _Runs, goals: _Runs) -> Finding:
     """Whether the norm is that of more exact runs all along: to 10⁻³, ten steps' worth of the tolerance."""
-    off = {λ: float(abs(run.curves["norm_l2"] / goals[λ].curves["norm_l2"] - 1).max()) for λ, run in runs.items()}
+    exact = {(case.λ, case.seed): run.curves["norm_l2"] for case, run in goals.items()}
+    off: dict[float, float] = {}
+    for case, run in runs.items():
+        gap = float(abs(run.curves["norm_l2"] / exact[case.λ, case.seed] - 1).max())
+        off[case.λ] = max(off.get(case.λ, 0.0), gap)
     words = ", ".join(f"{gap:.1g} (λ={λ:.0e})" for λ, gap in off.items())
-    return Finding(f"the norm of the parameters is off by at most {words}", max(off.values()) <= 1e-3)
+    return Finding(f"the norm of the parameters is off by at most {words}, over all draws", max(off.values()) <= 1e-3)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 import afterfit as af
-from afterfit.papers import Entry, Finding, claim, control, once, run_all
+from afterfit.papers import Entry, Finding, claim, control, once, passing, run_all
 from afterfit.papers._measure import relative_distance, share
 from afterfit.papers.boursier2025 import PAPER
 
@@ -35,15 +35,13 @@ class Fig2(Entry):
         "with the last claim, without pass or fail. On most Gaussian draws of this size minimum-nuclear-norm "
         "completion itself is not exact, and that is the problem the slow phase solves. The draw shown is chosen by "
         "the data alone: the first seed whose convex completion, argmin Σ(W − M)² + λ‖W‖_*, is within 5 % of M*, seed "
-        "4 at paper scale. At quick scale that is seed 1, but on it the check of the norm was mended (it counted the "
-        "fast phase as part of the test loss's fall), so that the next one, seed 3, is shown. The last claim is about "
-        "seeds 0 to 9. That UVᵀ is within 5 % of M* was added to the claim that the values meet, on seed 3 itself, "
-        "since without it the claim passed its controls. The law of M* is not given in the paper; "
-        "here M* = ABᵀ with Gaussian A and B."
+        "4 at paper scale. At quick scale that is seed 1, but checks were mended on it and on the next one, seed 3, so "
+        "that the third, seed 4, is shown. The last claim is about seeds 0 to 9. The law of M* is not given in the "
+        "paper; here M* = ABᵀ with Gaussian A and B."
     )
 
     def runs(self, scale: str) -> dict[str, af.Experiment]:
-        d, rank, observed, decay, seed = (20, 3, 0.5, 1e-3, 4) if scale == "paper" else (12, 2, 0.8, 1e-2, 3)
+        d, rank, observed, decay, seed = (20, 3, 0.5, 1e-3, 4) if scale == "paper" else (12, 2, 0.8, 1e-2, 4)
         steps = 10_000_000 if scale == "paper" else 200_000
         run = _completion(d, rank, observed, decay, steps, seed)
         return {"run": run, "free": run.set({"penalty.strength": 0.0, "dynamics.steps": _slow_steps(decay)})}
@@ -91,9 +89,22 @@ class Fig2(Entry):
             "paper": "remains high for an extended period; grokking starts around t ≈ 10², by t ≈ 10⁴ it is over",
             "quick": "remains high for an extended period; grokking starts around t ≈ 10¹, by t ≈ 10³ it is over",
         },
+        fails={
+            "quick": "on seed 4 a tenth of the way is gone at t = 2.5 already, a little before the half decade about "
+            "10¹; on seed 3, which was shown before, it is at t = 4.6"
+        },
     )
     def groks(self, run: af.Run, slow: float) -> Finding:
         return _groks(run, "test_error", slow)
+
+    @once
+    def other(self, run: af.Run, progress: bool | None) -> af.Run:
+        """The draw that was shown before at quick scale."""
+        return next(iter(run_all({"seed 3": run.experiment.set({"seed": 3})}, f"{self.id}: seed 3", progress).values()))
+
+    @passing(groks, "another draw, seed 3")
+    def groks_elsewhere(self, other: af.Run, slow: float) -> Finding:
+        return _groks(other, "test_error", slow)
 
     @control(groks, "the training error")
     def fits_early(self, run: af.Run, slow: float) -> Finding:
@@ -106,6 +117,8 @@ class Fig2(Entry):
     @claim(
         "the norm of the weights falls with the test loss",
         says="the improvement coincides with a decrease in the norm of the weights",
+        changed="On seed 1 at quick scale the fast phase was counted as part of the test loss's fall: it is not since, "
+        "on seed 4.",
     )
     def norm_falls(self, run: af.Run, slow: float) -> Finding:
         return _coincides(run, run.curves["test_error"], slow)
@@ -139,6 +152,8 @@ class Fig2(Entry):
     @claim(
         "the three that remain meet the true ones (this draw)",
         says="they approach σ₁*, σ₂*, σ₃*; the end actually coincides with the ground truth M*",
+        changed="That UVᵀ is within 5 % of M* was added on seed 3 at quick scale, where the claim passed its controls "
+        "without it. It is measured on seed 4 since.",
     )
     def recovers(self, run: af.Run, true_values: np.ndarray) -> Finding:
         return _meets(run.curves.isel(time=-1), true_values)

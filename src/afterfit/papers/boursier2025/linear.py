@@ -208,6 +208,7 @@ class Linear(Entry):
         "they differ unless w₀ is in the range of Xᵀ",
         why="P_M(w₀) = X⁺y + P_{Ker X}w₀. The second term is 0 for every w₀ orthogonal to Ker X, not for w₀ = 0 alone.",
         touches="No: for n < d such starts are a subspace of dimension n, which a random start misses.",
+        where="§5",
     )
     def differ_off_the_rows(self, free: af.Run, from_the_rows: af.Run) -> Finding:
         off, on = _differ(free), _differ(from_the_rows)
@@ -225,6 +226,7 @@ class Linear(Entry):
         "dF_λ/dt ≤ −‖∇F‖² + 2λ‖w‖‖∇F‖",
         why="−‖∇F + λw‖² = −‖∇F‖² − 2λ⟨∇F, w⟩ − λ²‖w‖²: the product has a 2, and ⟨∇F, w⟩ may be −‖∇F‖‖w‖.",
         touches="No: R₁ becomes 2R₁, in Lemma 7 and in the proof of Prop. 4, where R₁ → 0 all the same.",
+        where="App. B.4, Lemma 7",
     )
     def lowers_with_two(self, flow: af.Run, posed: Regression) -> Finding:
         return _lowers(flow, posed, 2.0)

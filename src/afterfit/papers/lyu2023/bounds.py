@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 import afterfit as af
-from afterfit.papers import Entry, Finding, claim, control, once
+from afterfit.papers import Entry, Finding, claim, control, once, passing
 from afterfit.papers._measure import Interval, power_law, share
 from afterfit.papers.lyu2023 import PAPER
 from afterfit.papers.lyu2023.regimes import is_law
@@ -188,15 +188,23 @@ class Bounds(Entry):
     def l1_needs_by_sparsity(self, needs: dict[int, _Needs]) -> Finding:
         return Finding(needs[1].words, is_law(needs[1].of_sparsity, 2, 1))
 
+    @passing(l1_needs_by_sparsity, "numbers that are made up, like k² with the scatter of these")
+    def would_be_square(self, needs: dict[int, _Needs]) -> Finding:
+        return self.l1_needs_by_sparsity({1: needs[1].made_up(2)})
+
     @claim(
         "what the largest L2 margin needs grows with k like k",
         says="O(kd) (§3.2.3), a bound",
         fails="The bound is not attained: it grows more slowly, since inputs in {±1}^d have hardly a direction of "
-        "their "
-        "own, and a classifier of largest L2 margin does not know a sparse teacher from a dense one.",
+        "their own, and a classifier of largest L2 margin does not know a sparse teacher from a dense one.",
     )
     def l2_needs_by_sparsity(self, needs: dict[int, _Needs]) -> Finding:
         return Finding(needs[2].words, is_law(needs[2].of_sparsity, 1, 0.5))
+
+    @passing(l2_needs_by_sparsity, "what it needs by d, in the place of k")
+    def needs_by_dimension(self, needs: dict[int, _Needs]) -> Finding:
+        found = self.l2_needs_by_sparsity({2: needs[2]._replace(by_sparsity=needs[2].by_dimension)})
+        return Finding(f"like d^({needs[2].of_dimension})", found.holds)
 
     @claim(
         "a diagonal net goes from the error of the largest L2 margin to that of the largest L1 margin",
@@ -223,6 +231,13 @@ class _Needs(NamedTuple):
     @property
     def of_sparsity(self) -> Interval:
         return power_law(list(self.by_sparsity), list(self.by_sparsity.values()))
+
+    def made_up(self, power: float) -> _Needs:
+        """Others that grow like a power of k, with the scatter of these about theirs."""
+        k, n = np.log(list(self.by_sparsity)), np.log(list(self.by_sparsity.values()))
+        scatter = np.std(n - np.polyval(np.polyfit(k, n, 1), k), ddof=2)
+        drawn = n[0] + power * k + scatter * np.random.default_rng(0).standard_normal(len(k))
+        return self._replace(by_sparsity=dict(zip(self.by_sparsity, np.exp(drawn), strict=True)))
 
     @property
     def words(self) -> str:

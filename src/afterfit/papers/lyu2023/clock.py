@@ -7,13 +7,24 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+import afterfit as af
 from afterfit.papers import Finding
-from afterfit.papers._measure import Interval, power_law
+from afterfit.papers._measure import Interval, first_step, power_law
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["clock", "clock_law", "clock_says", "draw_growth", "growth", "near_growth", "rival_laws"]
+__all__ = [
+    "clock",
+    "clock_law",
+    "clock_says",
+    "draw_growth",
+    "growth",
+    "halved_growth",
+    "near_growth",
+    "norm_halved",
+    "without_decay",
+]
 
 # Laws are held against their nearest rivals. λt = b·log α + const: b = ½, for half the degree, would be the nearest,
 # so the whole interval of b has to be within ¼ of 1. t ∝ λ^q: the corrections of the theorems, of order
@@ -36,30 +47,37 @@ def growth(turns: Mapping[float, float]) -> Interval:
     return power_law(list(turns), np.exp(list(turns.values())))
 
 
-def near_growth(b: Interval, slope: float = 1.0) -> bool:
-    """Whether all that the interval leaves possible is nearer to this slope than to half of 1 or to none."""
-    return slope - _SLOPE <= b.low <= b.high <= slope + _SLOPE
+def near_growth(b: Interval) -> bool:
+    """Whether all that the interval leaves possible is nearer to 1 than to ½."""
+    return 1 - _SLOPE <= b.low <= b.high <= 1 + _SLOPE
 
 
 def clock_law(starts: Mapping[float, float], decays: Mapping[float, float]) -> Finding:
     """The times of transitions, λt by α and t by λ, against t = (1/λ)·(log α + const)."""
-    b, q = _fitted(starts, decays)
+    b, q = growth(starts), power_law(list(decays), list(decays.values()))
     return Finding(
         f"λt = b·log α + const with b = {b}, α from {min(starts):g} to {max(starts):g}; t ∝ λ^q with q = {q}, λ from "
         f"{min(decays):g} to {max(decays):g}",
-        near_growth(b) and _near_power(q),
+        near_growth(b) and -1 - _POWER <= q.low <= q.high <= -1 + _POWER,
     )
 
 
-def rival_laws(starts: Mapping[float, float], decays: Mapping[float, float]) -> Finding:
-    """The same against its rivals: 1/λ whatever α, b = ½, and log α whatever λ. Holds if one of them does."""
-    b, q = _fitted(starts, decays)
-    return Finding(
-        "b would be 0, b would be ½, q would be 0",
-        (near_growth(b, 0) and _near_power(q))
-        or (near_growth(b, 0.5) and _near_power(q))
-        or (near_growth(b) and _near_power(q, 0)),
-    )
+def halved_growth(turns: Mapping[float, float]) -> dict[float, float]:
+    """λt by α as for (1/λ)·log √α: half of its growth is taken away, and the scatter stays."""
+    b = growth(turns).value
+    return {α: turn - b / 2 * float(np.log(α)) for α, turn in turns.items()}
+
+
+def without_decay(decays: Mapping[float, float]) -> dict[float, float]:
+    """t by λ as for c·log α whatever λ: its power of λ is taken away, and the scatter stays."""
+    q = power_law(list(decays), list(decays.values())).value
+    return {λ: t * (λ / max(decays)) ** -q for λ, t in decays.items()}
+
+
+def norm_halved(run: af.Run) -> float:
+    """When the norm of the parameters is half of the initial one: a time of order 1/λ whatever α."""
+    norms = run.curves["norm_l2"].values
+    return first_step(run.curves["time"].values, norms, norms[0] / 2)
 
 
 def draw_growth(ax: Axes, turns: Mapping[float, float], label: str) -> None:
@@ -71,12 +89,3 @@ def draw_growth(ax: Axes, turns: Mapping[float, float], label: str) -> None:
     ax.set(xscale="log", xlabel=r"scale $\alpha$ of the start", ylabel=r"$\lambda t$ of the transition", ylim=(0, None))
     ax.set_xticks(alphas, [f"{α:g}" for α in alphas])
     ax.set_xticks([], minor=True)
-
-
-def _fitted(starts: Mapping[float, float], decays: Mapping[float, float]) -> tuple[Interval, Interval]:
-    """b and q."""
-    return growth(starts), power_law(list(decays), list(decays.values()))
-
-
-def _near_power(q: Interval, power: float = -1.0) -> bool:
-    return power - _POWER <= q.low <= q.high <= power + _POWER

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,7 +10,15 @@ import numpy as np
 import afterfit as af
 from afterfit.papers import Entry, Finding, claim, control, once
 from afterfit.papers.lyu2023.accuracy import accuracy_picture, crossing
-from afterfit.papers.lyu2023.clock import clock, clock_law, clock_says, draw_growth, rival_laws
+from afterfit.papers.lyu2023.clock import (
+    clock,
+    clock_law,
+    clock_says,
+    draw_growth,
+    halved_growth,
+    norm_halved,
+    without_decay,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -39,12 +48,12 @@ class DiagonalFigure(Entry):
     @once
     def times(self, run: af.Run, starts: dict[float, af.Run], weaker: dict[float, af.Run]) -> Times:
         """When the test accuracy is half-way: λt by α and t by λ."""
-        α, λ = _knobs(run)
-        half = {α: crossing(of, _HALFWAY) for α, of in starts.items()}
-        return {
-            "α": {α: λ * t for α, t in half.items()},
-            "λ": {λ: half[α]} | {λ: crossing(of, _HALFWAY) for λ, of in weaker.items()},
-        }
+        return _times(run, starts, weaker, lambda of: crossing(of, _HALFWAY))
+
+    @once
+    def halvings(self, run: af.Run, starts: dict[float, af.Run], weaker: dict[float, af.Run]) -> Times:
+        """When the norm is halved, in the same runs."""
+        return _times(run, starts, weaker, norm_halved)
 
     @claim(
         "the transition is at a time of order (1/λ)·log α",
@@ -54,9 +63,17 @@ class DiagonalFigure(Entry):
         own, law = crossing(run, _HALFWAY), clock_law(times["α"], times["λ"])
         return Finding(f"half-way at t={own:.4g}, {own / clock(*_knobs(run)):.2f} of it; {law.measured}", law.holds)
 
-    @control(turns, "the laws c/λ, (1/λ)·log √α and c·log α")
-    def turns_otherwise(self, times: Times) -> Finding:
-        return rival_laws(times["α"], times["λ"])
+    @control(turns, "the time at which the norm is halved")
+    def norm_turns(self, halvings: Times) -> Finding:
+        return clock_law(halvings["α"], halvings["λ"])
+
+    @control(turns, "times of (1/λ)·log √α with the scatter of these")
+    def turns_half_as_late(self, times: Times) -> Finding:
+        return clock_law(halved_growth(times["α"]), times["λ"])
+
+    @control(turns, "times of c·log α with the scatter of these")
+    def turns_whatever_the_decay(self, times: Times) -> Finding:
+        return clock_law(times["α"], without_decay(times["λ"]))
 
     @claim(
         "in the early phase the norm decays as α·exp(−λt)",
@@ -112,6 +129,18 @@ def margin_accuracies(run: af.Run) -> dict[str, float]:
     ends = {"max-L2-margin": af.theory.max_l2_margin, "max-L1-margin": af.theory.max_l1_margin}
     with jax.enable_x64(True):
         return {name: instance.score_weights(find(instance.design, instance.targets))[1] for name, find in ends.items()}
+
+
+def _times(
+    run: af.Run, starts: dict[float, af.Run], weaker: dict[float, af.Run], time: Callable[[af.Run], float]
+) -> Times:
+    """A time of the runs that are for a law: λt by α and t by λ."""
+    α, λ = _knobs(run)
+    found = {α: time(of) for α, of in starts.items()}
+    return {
+        "α": {α: λ * t for α, t in found.items()},
+        "λ": {λ: found[α]} | {λ: time(of) for λ, of in weaker.items()},
+    }
 
 
 def _norm(run: af.Run, rate: float = 1.0, since: float = 0.0) -> Finding:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import afterfit as af
-from afterfit.papers import Finding, claim, control, once
+from afterfit.papers import Finding, claim, control, once, passing
 from afterfit.papers.lyu2023 import PAPER
 from afterfit.papers.lyu2023.accuracy import ALL, first_time
 from afterfit.papers.lyu2023.diagonal import DiagonalFigure, diagonal_runs
@@ -68,9 +68,11 @@ class Fig1b(DiagonalFigure):
         },
     )
     def misgroks_by_then(self, run: af.Run) -> Finding:
-        at = _slow(run, 10)
-        accuracy = float(run.curves["test_accuracy"].sel(time=at, method="nearest"))
-        return Finding(f"{accuracy:.1%} at t={at:g}", accuracy <= _NEARLY)
+        return _nearly(run, _slow(run, 10))
+
+    @passing(misgroks_by_then, "the same run ten times as late")
+    def misgroks_later(self, run: af.Run) -> Finding:
+        return _nearly(run, _slow(run, 100))
 
     @claim("training accuracy stays at 100 %", says="the late-phase bias destroys generalisation, not the fit")
     def stays_fitted(self, run: af.Run, both: float) -> Finding:
@@ -98,6 +100,12 @@ def _misgroks(run: af.Run) -> Finding:
     return Finding(
         f"{last:.1%} at the end, t={end:.3g}; {run.verdict}", last <= _NEARLY and run.verdict.kind == "misgrokking"
     )
+
+
+def _nearly(run: af.Run, at: float) -> Finding:
+    """Whether the test accuracy is nearly 50 % at a time."""
+    accuracy = float(run.curves["test_accuracy"].sel(time=at, method="nearest"))
+    return Finding(f"{accuracy:.1%} at t={at:g}", accuracy <= _NEARLY)
 
 
 def _least(run: af.Run, of: str, since: float) -> Finding:

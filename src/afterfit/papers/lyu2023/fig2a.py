@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import afterfit as af
-from afterfit.papers import Entry, Finding, claim, control, once
+from afterfit.papers import Entry, Finding, claim, control, once, passing
 from afterfit.papers.lyu2023 import PAPER
 from afterfit.papers.lyu2023.accuracy import ALL, accuracy_picture, first_time
 from afterfit.papers.lyu2023.modular import DECAY, LR, UNTIL, authors_start, modular_flow, transition
@@ -37,14 +37,14 @@ class Fig2a(Entry):
     )
 
     def runs(self, scale: str) -> dict[str, Any]:
-        until = UNTIL[scale]
-        others = {_AUTHORS: modular_flow(scale, DECAY, until, authors_start())}
+        until, seed = UNTIL[scale], 0 if scale == "paper" else 3  # the small net was chosen on seeds 0 to 2
+        others = {_AUTHORS: modular_flow(scale, DECAY, until, authors_start(), seed=seed)}
         if scale == "paper":
             others[_FINER] = modular_flow(scale, DECAY, until, finer=2)
         return {
-            "run": modular_flow(scale, DECAY, until),
+            "run": modular_flow(scale, DECAY, until, seed=seed),
             "others": others,
-            "free": modular_flow(scale, 0.0, until),
+            "free": modular_flow(scale, 0.0, until, seed=seed),
         }
 
     @once
@@ -100,17 +100,15 @@ class Fig2a(Entry):
         "accuracy suddenly jumps to 100 %; App. B.1: a sharp transition at ~10⁷ steps",
         fails={
             "paper": "10⁷ steps later it is not: half-way at 2·10⁷ steps, 95 % at 3·10⁷. The order is right.",
-            "quick": "Ten times the time of the fit later it has hardly begun: half-way at 40 to 50 times.",
+            "quick": "Ten times the time of the fit later it has hardly begun: half-way at 45 to 55 times.",
         },
     )
     def jumps(self, each: dict[str, af.Run], scale: str) -> Finding:
-        found = {
-            words: _by_then(of, 1.1e7 * LR if scale == "paper" else 11 * _fitted(of)) for words, of in each.items()
-        }
-        return Finding(
-            "; ".join(f"{words}: {one.measured}" for words, one in found.items()),
-            any(one.holds for one in found.values()),
-        )
+        return _jumps(each, {w: 1.1e7 * LR if scale == "paper" else 11 * _fitted(of) for w, of in each.items()})
+
+    @passing(jumps, "the same runs at their end")
+    def jumps_in_the_end(self, each: dict[str, af.Run]) -> Finding:
+        return _jumps(each, {words: float(of.curves["time"][-1]) for words, of in each.items()})
 
 
 def _chance(run: af.Run) -> float:
@@ -175,6 +173,15 @@ def _jump(words: str, run: af.Run) -> Finding:
         f"half-way at t={half:.3g} ({half / LR:.2g} steps), {delay:.3g} times the time of the fit, 10–90 % within "
         f"{width:.2f} decades, {last:.2%} at the end ({words})",
         run.verdict.kind == "grokking" and last >= 0.99 and delay >= 10 and width < 1,
+    )
+
+
+def _jumps(each: Mapping[str, af.Run], times: Mapping[str, float]) -> Finding:
+    """Whether one of the runs is right on all test examples by its time."""
+    found = {words: _by_then(run, times[words]) for words, run in each.items()}
+    return Finding(
+        "; ".join(f"{words}: {one.measured}" for words, one in found.items()),
+        any(one.holds for one in found.values()),
     )
 
 

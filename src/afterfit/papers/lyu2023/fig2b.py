@@ -9,9 +9,8 @@ import numpy as np
 
 import afterfit as af
 from afterfit.papers import Entry, Finding, claim, control, once
-from afterfit.papers._measure import Interval
 from afterfit.papers.lyu2023 import PAPER
-from afterfit.papers.lyu2023.clock import growth, near_growth
+from afterfit.papers.lyu2023.clock import growth, halved_growth, near_growth
 from afterfit.papers.lyu2023.modular import Transition, accuracy_fan, modular_flow, transition
 
 if TYPE_CHECKING:
@@ -38,27 +37,19 @@ class Fig2b(Entry):
         "place of the authors' descent at rate 0.002, as in Fig. 2a. The paper's α end at 100; 1000 is for the law, "
         "which is fitted from α = 10 on."
     )
-    notes = (
-        "Two criteria were changed after seeing seed 0 of the small net at α = 1, 5, 20, 100, where λt was 2.70, 3.52, "
-        "4.96, 6.74 half-way (slopes 0.51, 1.04, 1.11 against log α) and 6.63, 6.19, 7.23, 9.57 at 95 %: α = 1, where "
-        "log α = 0, is no part of the law, and the transition is dated by its half-way time. The largest α, "
-        "the end and the number of observations were then chosen on seed 1 (b = 1.12 in [0.82, 1.42] with 60 "
-        "observations up to α = 300; 1.02 in [0.91, 1.13] with 100; 0.99 in [0.80, 1.18] with a later end; 0.99 in "
-        "[0.87, 1.11] up to α = 1000, all at quick scale). All rows are of seed 2."
-    )
 
     def runs(self, scale: str) -> dict[str, dict[_From, af.Experiment]]:
-        observations = 200 if scale == "paper" else 100
+        observations, late, seed = (200, 10, 2) if scale == "paper" else (100, 8, 3)
 
         def flow(α: int) -> af.Experiment:
             return modular_flow(
                 scale,
                 _DECAY,
-                until=float(10 + np.log(α)) / _DECAY,
+                until=float(late + np.log(α)) / _DECAY,
                 init=af.inits.ZeroLastLayer(init=af.inits.He(scale=float(α))),
                 first=10 / α,  # the larger the start, the sooner it fits
                 observations=observations,
-                seed=2,
+                seed=seed,
             )
 
         return {"flows": {_From(α): flow(α) for α in (100, 1000, 30, 10, 1)}}
@@ -77,6 +68,11 @@ class Fig2b(Entry):
     def halfway(self, rising: dict[float, af.Run]) -> dict[float, Transition]:
         """When half of the test examples are right, by α."""
         return {α: transition(run, 0.5) for α, run in rising.items()}
+
+    @once
+    def fits(self, rising: dict[float, af.Run]) -> dict[float, Transition]:
+        """When the training examples are fitted, by α."""
+        return {α: Transition(run.verdict.t_fit or np.inf, run.verdict.t_fit is None) for α, run in rising.items()}
 
     @once
     def general(self, rising: dict[float, af.Run]) -> dict[float, Transition]:
@@ -129,6 +125,8 @@ class Fig2b(Entry):
     @claim(
         "the transition moves later as α grows from 1 to 100",
         says="the sharp transition in test accuracy is delayed when α increases from 1 to 100",
+        changed="The transition is dated by its half-way time after seed 0, where that of 95 % came earlier for α = 5 "
+        "than for α = 1. Measured on seed 2, at quick scale on seed 3.",
     )
     def is_delayed(
         self, halfway: dict[float, Transition], general: dict[float, Transition], threshold: float
@@ -139,26 +137,32 @@ class Fig2b(Entry):
         )
 
     @control(is_delayed, "the fit, which comes earlier")
-    def fit_is_delayed(self, rising: dict[float, af.Run]) -> Finding:
-        fits = {α: Transition(run.verdict.t_fit or np.inf, run.verdict.t_fit is None) for α, run in rising.items()}
+    def fit_is_delayed(self, fits: dict[float, Transition]) -> Finding:
         return Finding(f"fitted at t={_by_α(fits)}", _later(fits))
 
     @claim(
         "its time is linear in log α, with slope 1/λ",
         says="a sharp transition around (1/λ)·log α, as α → ∞ (Thms 3.4 and 3.5)",
+        changed="After seed 0 of a net with p = 37 at α = 1, 5, 20, 100 (λt = 2.70, 3.52, 4.96, 6.74 half-way, slopes "
+        "0.51, 1.04, 1.11; 6.63, 6.19, 7.23, 9.57 at 95 %) α = 1, where log α = 0, was left out of the law, and the "
+        "transition dated by its half-way time. The largest α and the number of observations were chosen on seed 1 "
+        "(b = 1.12 in [0.82, 1.42] with 60 up to α = 300; 1.02 in [0.91, 1.13] with 100; 0.99 in [0.87, 1.11] up to "
+        "α = 1000). Measured on seed 2, at quick scale on seed 3 of a smaller net (p = 31), where the run ends at "
+        "λt = 8 + log α since; seed 2 gave b = 1.03 in [0.964, 1.10] there.",
     )
     def is_logarithmic(
         self, halfway: dict[float, Transition], general: dict[float, Transition], threshold: float
     ) -> Finding:
-        half, full = _growth(halfway), _growth(general)
-        return Finding(
-            f"λt = b·log α + const from α = 10 on with b = {half} at 50 %, {full} at {threshold:.0%}", near_growth(half)
-        )
+        half = _logarithmic(_large(halfway))
+        return Finding(f"{half.measured} at 50 %, {growth(_large(general))} at {threshold:.0%}", half.holds)
 
-    @control(is_logarithmic, "the laws c/λ and (1/λ)·log √α")
-    def is_otherwise(self, halfway: dict[float, Transition]) -> Finding:
-        b = _growth(halfway)
-        return Finding("b would be 0, b would be ½", near_growth(b, 0) or near_growth(b, 0.5))
+    @control(is_logarithmic, "the time of the fit")
+    def fit_is_logarithmic(self, fits: dict[float, Transition]) -> Finding:
+        return _logarithmic(_large(fits))
+
+    @control(is_logarithmic, "times of (1/λ)·log √α with the scatter of these")
+    def is_half_as_late(self, halfway: dict[float, Transition]) -> Finding:
+        return _logarithmic(halved_growth(_large(halfway)))
 
 
 def _turns(found: Mapping[float, Transition]) -> dict[float, float]:
@@ -166,9 +170,15 @@ def _turns(found: Mapping[float, Transition]) -> dict[float, float]:
     return {α: _DECAY * t.time for α, t in found.items()}
 
 
-def _growth(found: Mapping[float, Transition]) -> Interval:
-    """b of λt = b·log α + const, from α = 10 on: the law is one for large α."""
-    return growth({α: turn for α, turn in _turns(found).items() if α >= 10})
+def _large(found: Mapping[float, Transition]) -> dict[float, float]:
+    """λt by α from α = 10 on: the law is one for large α."""
+    return {α: turn for α, turn in _turns(found).items() if α >= 10}
+
+
+def _logarithmic(turns: Mapping[float, float]) -> Finding:
+    """λt by α against log α + const."""
+    b = growth(turns)
+    return Finding(f"λt = b·log α + const from α = {min(turns):g} on with b = {b}", near_growth(b))
 
 
 def _later(found: Mapping[float, Transition]) -> bool:

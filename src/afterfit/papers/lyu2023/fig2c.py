@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 import afterfit as af
-from afterfit.papers import Entry, Finding, claim, control, once
+from afterfit.papers import Entry, Finding, claim, control, once, passing
 from afterfit.papers._measure import Interval, power_law
 from afterfit.papers.lyu2023 import PAPER
 from afterfit.papers.lyu2023.modular import DECAY, UNTIL, accuracy_fan, modular_flow, transition
@@ -39,40 +39,42 @@ class Fig2c(Entry):
     where = "Fig. 2c, §2"
     about = (
         "The net of Fig. 2a with weight decay λ over decades. The theorems of §3 put the transition at (1/λ)·log α, so "
-        "its half-way time is fitted by a power of λ, over several seeds of a smaller net in the same regime (p = 37, "
-        "65 % of all pairs, 192 units). Collapsed is a run that ends with less than half of its training examples "
+        "its half-way time is fitted by a power of λ, over several seeds of a smaller net in the same regime (p = 31, "
+        "72 % of all pairs, 192 units). Collapsed is a run that ends with less than half of its training examples "
         "right. The runs are gradient flow in place of the authors' descent at rate 0.002, as in Fig. 2a. One more run "
-        "starts with W₂ = 0 and W₁ times 100 (Fig. 2b) under λ = 10⁻²: it fits before weight decay acts."
+        "starts with W₂ = 0 and W₁ times 100 (Fig. 2b) under λ = 10⁻²: it fits before weight decay acts. Beside it "
+        "is one under λ = 10⁻³, until 6/λ."
     )
     notes = (
         "A flow from He's start is either fitted and stays so, or is never fitted: of none does the training accuracy "
-        "reach 99 % and collapse, which takes a larger start. Just below the λ that cannot be fitted, the "
-        "transition does not come earlier: the small net under λ = 3·10⁻³ keeps its fit, is half-way at t = 4.8·10³ to "
-        "8.4·10³ (seed 3, as the curve goes up and down) or not by 1.5·10⁴ (seed 4), where λ = 10⁻³ is at 4.2·10³, and "
-        "is right on 62 and 47 % of test examples at t = 1.5·10⁴. So the law is fitted up to λ = 10⁻³. "
-        "The criteria were chosen after seeing "
-        "seeds 0 to 2 of the small net (of 1 and 2 the intervals of the powers below and above 10⁻⁴, −0.93 and −0.83, "
-        "overlapped, so the bend of the law is asked for in their place; of 3 and 4 it was 0.086 in [−0.006, 0.177] "
-        "with observations from t = 10 on, and 0.101 in [0.034, 0.168] from t = 100 on). What is measured is of seeds "
-        "from 8 on."
+        "reach 99 % and collapse, which takes a larger start. Just below the λ that cannot be fitted, the test "
+        "accuracy of the small net goes up and down, and the transition does not come earlier: under λ = 3·10⁻³ half "
+        "of the test examples are right for good from t = 4.1·10³ on (seed 9), from 4.4·10³ on (11) or not by 5·10³ (8 "
+        "and 10), where λ = 10⁻³ is at 3.7·10³ to 4·10³. So the law is fitted up to λ = 10⁻³. The small net was one of "
+        "p = 37, 65 % of all pairs, until it took too long for a test: there the power was −0.851 in [−0.911, −0.791] "
+        "on seeds 8 and 9. "
+        "Half the tolerance moves single half-way times by up to 6 %, either way, and the law not: see the row of its "
+        "bend at paper scale."
     )
 
     def runs(self, scale: str) -> dict[str, Any]:
         # How long: in units of 1/λ, and at least. A strong decay has to be fitted against, which takes its time.
-        decays, turns, least = (DECAY, 1e-5, 1e-3, 3e-3, 1e-2), 8, 5e3
-        drawn = [_Drawn(λ, 9) for λ in (1e-5, 1e-4, 1e-3)]
+        decays, turns, least = (DECAY, 1e-5, 1e-3, 3e-3, 1e-2), 6, 5e3
+        drawn = [_Drawn(λ, 12) for λ in (1e-5, 1e-4, 1e-3)]
         if scale == "paper":
-            decays, least = (*decays, 3e-4), 1e4
-            drawn = [_Drawn(λ, seed) for seed in range(8, 13) for λ in (1e-5, 3e-5, 1e-4, 3e-4, 1e-3)]
+            decays, turns, least = (*decays, 3e-4), 8, 1e4
+            drawn = [_Drawn(λ, seed) for seed in range(11, 16) for λ in (1e-5, 3e-5, 1e-4, 3e-4, 1e-3)]
         larger = af.inits.ZeroLastLayer(init=af.inits.He(scale=100.0))
-        seed = 0 if scale == "paper" else 8
+        seed = 0 if scale == "paper" else 11
         ends = {λ: max(turns / λ, least) for λ in decays}
         if scale == "paper":
             ends[DECAY] = UNTIL[scale]  # then it is the run of Fig. 2a
         return {
             "flows": {_Under(λ): modular_flow(scale, λ, end, seed=seed) for λ, end in ends.items()},
             "drawn": {at: modular_flow("quick", at.λ, 6 / at.λ, seed=at.seed) for at in drawn},
-            "larger": modular_flow(scale, 1e-2, 2e3, larger, first=0.1, seed=seed),
+            "finer": {λ: modular_flow("quick", λ, 6 / λ, seed=seed, finer=2) for λ, seed in drawn if seed == 11},
+            "larger": modular_flow(scale, 1e-2, 2e3, larger, first=0.1, observations=30, seed=seed),
+            "gentler": modular_flow(scale, 1e-3, 6e3, larger, first=0.1, observations=20, seed=seed),
         }
 
     @once
@@ -134,14 +136,23 @@ class Fig2c(Entry):
         "it moves earlier up to the decay that cannot be fitted",
         says="increasing weight decay makes the transition happen earlier; however, when weight decay surpasses a "
         "small threshold, it hinders the optimisation of the training loss",
-        fails={"quick": "Half-way at t = 4.2·10³ under λ = 10⁻³, and no earlier under 3·10⁻³, which keeps its fit."},
+        fails={"quick": "Half-way at t = 3.96·10³ under λ = 10⁻³, and at 4.38·10³ under 3·10⁻³, which keeps its fit."},
+        changed="The time is that from which on half of the test examples are right at every observation: on seeds 8 "
+        "to 10 of the small net under λ = 3·10⁻³ they are and are not in turns, and by the time of the verdict, which "
+        "forgives lapses, it came earlier on seed 8 and not on 9 and 10. Measured at quick scale on seed 11, where by "
+        "that time it would have come earlier (3.23·10³ after 3.93·10³): what is found depends on the definition.",
     )
     def is_earlier_throughout(self, rising: dict[float, af.Run], lost: list[float]) -> Finding:
-        half = {λ: transition(run, 0.5) for λ, run in rising.items() if λ not in lost}
+        half = {λ: _settled(run) for λ, run in rising.items() if λ not in lost}
         return Finding(
-            f"50 % of test examples at t={_by_λ(half)}; not fitted: λ = {', '.join(f'{λ:g}' for λ in lost) or 'none'}",
-            bool(lost) and _falls([t.time for t in half.values()]) and not any(t.censored for t in half.values()),
+            f"50 % of test examples from t={_by_λ({λ: f'{t:.3g}' for λ, t in half.items()})} on; not fitted: λ = "
+            + (", ".join(f"{λ:g}" for λ in lost) or "none"),
+            bool(lost) and _falls(list(half.values())),
         )
+
+    @passing(is_earlier_throughout, "the same without λ = 3·10⁻³")
+    def is_earlier_but_for_one(self, rising: dict[float, af.Run], lost: list[float]) -> Finding:
+        return self.is_earlier_throughout({λ: run for λ, run in rising.items() if λ <= _STRONGEST or λ in lost}, lost)
 
     @control(is_earlier_throughout, "the time of the fit")
     def fit_is_earlier_throughout(self, rising: dict[float, af.Run], lost: list[float]) -> Finding:
@@ -157,16 +168,33 @@ class Fig2c(Entry):
         q = _law(times)
         return Finding(f"t ∝ λ^q with q = {q}; {_described(times)}", q.holds(-1))
 
+    @passing(is_inverse, "times that are made up, 3/λ with the scatter of these")
+    def would_be_inverse(self, times: Times) -> Finding:
+        return self.is_inverse(_made_up(times, lambda λ: 3 / λ, seeds=len(_seeds(times))))
+
     @claim(
         "the smaller λ is, the nearer its time comes to 1/λ",
         says="(1/λ)·log α is the leading term as α → ∞ with λ a power of 1/α",
         fails={
-            "quick": "Two seeds and three λ do not tell: on seeds 8 and 9 the exponent grows by 0.129 in [−0.012, "
-            "0.271] for each decade of λ."
+            "quick": "Two seeds and three λ do not tell: on seeds 11 and 12 the exponent grows by 0.087 in [−0.315, "
+            "0.489] for each decade of λ. Five seeds and five λ do, at paper scale."
         },
+        changed="The bend of the law is asked for in place of two powers, below and above 10⁻⁴, whose intervals "
+        "overlapped on seeds 1 and 2 of a net with p = 37. With that net the first observation was moved on seeds 3 "
+        "and 4 (0.086 in [−0.006, 0.177] from t = 10 on, 0.101 in [0.034, 0.168] from 100 on). Measured on seeds from "
+        "11 on, with p = 31. That half the tolerance leaves the law is asked of the mean of the half-way times, and of "
+        "their trend with λ, not of each within 5 %: on seeds 0 and 1 of such nets single ones had moved by up to 7 %, "
+        "either way.",
     )
-    def becomes_inverse(self, times: Times) -> Finding:
-        return _nears_inverse(times)
+    def becomes_inverse(self, times: Times, drawn: dict[_Drawn, af.Run], finer: dict[float, af.Run]) -> Finding:
+        found = [_nears_inverse(times)]
+        if finer:
+            found.append(_same({λ: drawn[_Drawn(λ, 11)] for λ in finer}, finer))
+        return Finding("; ".join(one.measured for one in found), all(one.holds for one in found))
+
+    @passing(becomes_inverse, "times that are made up, 3/λ + 3·10³ with the scatter of these, of twenty seeds")
+    def would_become_inverse(self, times: Times) -> Finding:
+        return _nears_inverse(_made_up(times, lambda λ: 3 / λ + 3e3, seeds=20))
 
     @control(becomes_inverse, "the time of the fit")
     def fit_becomes_inverse(self, fits: Times) -> Finding:
@@ -204,6 +232,10 @@ class Fig2c(Entry):
     def collapses(self, rising: dict[float, af.Run]) -> Finding:
         return _collapse({f"λ={λ:g}": run for λ, run in rising.items()})
 
+    @passing(collapses, "the run from a larger start")
+    def collapses_with_it(self, rising: dict[float, af.Run], larger: af.Run) -> Finding:
+        return self.collapses({**rising, 1e-2: larger})
+
     @claim(
         "from a larger start a fitted net collapses under strong weight decay",
         says="causes the training accuracy to collapse eventually",
@@ -211,9 +243,9 @@ class Fig2c(Entry):
     def collapses_from_afar(self, larger: af.Run) -> Finding:
         return _collapse({"λ=0.01, W₂ = 0 and W₁ times 100": larger})
 
-    @control(collapses_from_afar, "a tenth of the decay, from He's start")
-    def collapses_gently(self, rising: dict[float, af.Run]) -> Finding:
-        return _collapse({"λ=0.001": rising[1e-3]})
+    @control(collapses_from_afar, "a tenth of the decay, from the same start")
+    def collapses_gently(self, gentler: af.Run) -> Finding:
+        return _collapse({"λ=0.001, W₂ = 0 and W₁ times 100": gentler})
 
 
 def _by_seed(turned, drawn, scale: str, time) -> Times:
@@ -242,6 +274,28 @@ def _nears_inverse(times: Times) -> Finding:
         f"t ∝ λ^q with q = {small} for λ ≤ {DECAY:g}, and q grows by {bend} for each decade of λ",
         abs(small.value + 1) <= 0.15 and bend.low > 0,
     )
+
+
+def _same(coarse: Mapping[float, af.Run], fine: Mapping[float, af.Run]) -> Finding:
+    """Whether the half-way times of runs are those at half the tolerance.
+
+    One alone is moved by some per cent either way: kinks of the ReLUs make it so. What a law could suffer from is what
+    they have in common: a mean shift of more than 5 %, half of what the time of 95 % differed by, or one with λ.
+    """
+    ratios = [transition(coarse[λ], 0.5).time / transition(fine[λ], 0.5).time for λ in fine]
+    mean, trend = float(np.exp(np.mean(np.log(ratios)))), power_law(list(fine), ratios)
+    return Finding(
+        f"half the tolerance moves the half-way time by {1 / mean - 1:+.1%} on average, "
+        f"{max(abs(1 / ratio - 1) for ratio in ratios):.1%} at most, and q by {-trend.value:.3f}",
+        abs(mean - 1) <= 0.05 and trend.holds(0),
+    )
+
+
+def _made_up(times: Times, law: Callable[[float], float], seeds: int) -> Times:
+    """Times of a law, with the scatter between seeds of those measured."""
+    scatter = np.sqrt(np.log(_seeds(times)).var(axis=0, ddof=1).mean())
+    rng = np.random.default_rng(0)
+    return {λ: list(law(λ) * np.exp(scatter * rng.standard_normal(seeds))) for λ in times}
 
 
 def _bend(times: Times) -> Interval:
@@ -297,6 +351,13 @@ def _collapse(runs: Mapping[str, af.Run]) -> Finding:
     )
 
 
+def _settled(run: af.Run) -> float:
+    """From when on half of the test examples or more are right at every observation; inf if not at the last."""
+    (below,) = np.nonzero(run.curves["test_accuracy"].values < 0.5)
+    times = run.curves["time"].values
+    return float(times[below[-1] + 1]) if below[-1] + 1 < len(times) else np.inf
+
+
 def _ends_lost(run: af.Run) -> bool:
     return float(run.curves["train_accuracy"][-1]) < 0.5
 
@@ -323,7 +384,7 @@ def _draw_law(ax: Axes, times: Times) -> None:
 
 def _described(times: Times) -> str:
     seeds = max(len(each) for each in times.values())
-    return f"{len(times)} λ from {min(times):g} to {max(times):g}, {seeds} seeds, p = 37"
+    return f"{len(times)} λ from {min(times):g} to {max(times):g}, {seeds} seeds, p = 31"
 
 
 def _power(λ: float) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +12,15 @@ from afterfit.papers import Entry, Finding, claim, control, once
 from afterfit.papers._measure import first_step, relative_distance
 from afterfit.papers.lyu2023 import PAPER
 from afterfit.papers.lyu2023.accuracy import show_steps
-from afterfit.papers.lyu2023.clock import clock, clock_law, clock_says, draw_growth, rival_laws
+from afterfit.papers.lyu2023.clock import (
+    clock,
+    clock_law,
+    clock_says,
+    draw_growth,
+    halved_growth,
+    norm_halved,
+    without_decay,
+)
 from afterfit.papers.lyu2023.regimes import weights_of, zero_filled, zero_filled_loss
 
 if TYPE_CHECKING:
@@ -68,13 +77,12 @@ class Fig3(Entry):
     @once
     def times(self, run: af.Run, starts: dict[float, af.Run], weaker: dict[float, af.Run]) -> dict[str, dict]:
         """When the test loss is halved: λt by α, t by λ, and t of the figure's run and of the flow beside it."""
-        α, λ = run.spec["init"]["scale"], run.spec["penalty"]["strength"]
-        half = {α: _halved(of) for α, of in starts.items()}
-        return {
-            "α": {α: λ * t for α, t in half.items()},
-            "λ": {λ: half[α]} | {λ: _halved(of) for λ, of in weaker.items()},
-            "run": {"descent": _halved(run), "flow": half[α]},
-        }
+        return _times(run, starts, weaker, _halved)
+
+    @once
+    def halvings(self, run: af.Run, starts: dict[float, af.Run], weaker: dict[float, af.Run]) -> dict[str, dict]:
+        """When the norm is halved, in the same runs."""
+        return _times(run, starts, weaker, norm_halved)
 
     @once
     def late(self, run: af.Run, scale: str) -> float:
@@ -145,9 +153,17 @@ class Fig3(Entry):
     def turns(self, run: af.Run, times: dict[str, dict]) -> Finding:
         return _turn(run, times)
 
-    @control(turns, "the laws c/λ, (1/λ)·log √α and c·log α")
-    def turns_otherwise(self, times: dict[str, dict]) -> Finding:
-        return rival_laws(times["α"], times["λ"])
+    @control(turns, "the time at which the norm is halved")
+    def norm_turns(self, run: af.Run, halvings: dict[str, dict]) -> Finding:
+        return _turn(run, halvings)
+
+    @control(turns, "times of (1/λ)·log √α with the scatter of these")
+    def turns_half_as_late(self, run: af.Run, times: dict[str, dict]) -> Finding:
+        return _turn(run, times | {"α": halved_growth(times["α"])})
+
+    @control(turns, "times of c·log α with the scatter of these")
+    def turns_whatever_the_decay(self, run: af.Run, times: dict[str, dict]) -> Finding:
+        return _turn(run, times | {"λ": without_decay(times["λ"])})
 
     @claim(
         "the late phase completes the table with rank 1",
@@ -159,6 +175,19 @@ class Fig3(Entry):
     @control(completes, "the kernel predictor of Cor. 3.11")
     def completes_early(self, run: af.Run) -> Finding:
         return _completed(zero_filled(run), run)
+
+
+def _times(
+    run: af.Run, starts: dict[float, af.Run], weaker: dict[float, af.Run], time: Callable[[af.Run], float]
+) -> dict[str, dict]:
+    """A time of flows, λt by α and t by λ, and of the figure's run and of the flow beside it."""
+    α, λ = run.spec["init"]["scale"], run.spec["penalty"]["strength"]
+    found = {α: time(of) for α, of in starts.items()}
+    return {
+        "α": {α: λ * t for α, t in found.items()},
+        "λ": {λ: found[α]} | {λ: time(of) for λ, of in weaker.items()},
+        "run": {"descent": time(run), "flow": found[α]},
+    }
 
 
 def _halved(run: af.Run) -> float:
@@ -193,14 +222,14 @@ def _zero_filled(run: af.Run, time: float) -> Finding:
 
 
 def _turn(run: af.Run, times: dict[str, dict]) -> Finding:
-    """When the test loss is halved, for several α and λ, against (1/λ)·log α.
+    """When the test loss, or a norm, is halved, for several α and λ, against (1/λ)·log α.
 
     The law is that of flows, so the figure's descent has to have its transition where one of them does.
     """
     own, flow = times["run"]["descent"], times["run"]["flow"]
     law = clock_law(times["α"], times["λ"])
     return Finding(
-        f"test loss halved at t={own:.4g}, {own / _clock(run):.2f} of it (flow: {flow:.4g}); {law.measured}",
+        f"halved at t={own:.4g}, {own / _clock(run):.2f} of it (flow: {flow:.4g}); {law.measured}",
         law.holds and abs(own / flow - 1) <= 0.05,
     )
 

@@ -18,7 +18,7 @@ __all__ = ["DECAY", "LR", "UNTIL", "Transition", "accuracy_fan", "authors_start"
 
 LR = 0.002  # the authors' learning rate, which turns training time into their steps
 DECAY = 1e-4  # λ of Fig. 2a
-UNTIL = {"paper": 1e5, "quick": 1.5e5}  # where Fig. 2a ends
+UNTIL = {"paper": 1e5, "quick": 1.2e5}  # where Fig. 2a ends
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,9 +34,10 @@ class _Size:
 
 
 # Kinks of the ReLUs set the error of a step here, not the slow motion: Fig. 2a is run at half the tolerance, too. The
-# small one is the same regime: it fits at chance at t ≈ 600, and is half-way at 3·10⁴ and right on all at 10⁵, where
-# the paper's does so at 1200, 4·10⁴ and 10⁵.
-_SIZES = {"paper": _Size(97, 0.4, 1024, 0.1, 100, 100 * LR), "quick": _Size(37, 0.65, 192, 0.2, 60, 100.0)}
+# small one is the same regime: it fits at chance at t ≈ 500, and is half-way at 2.3·10⁴ and right on all at 10⁵, where
+# the paper's does so at 1200, 4·10⁴ and 10⁵. It was chosen for that on seeds 0 to 2, out of a dozen: rows
+# are of other seeds.
+_SIZES = {"paper": _Size(97, 0.4, 1024, 5e-2, 100, 100 * LR), "quick": _Size(31, 0.72, 192, 0.2, 60, 100.0)}
 
 
 def modular_flow(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -9,7 +10,7 @@ import numpy as np
 
 import afterfit as af
 from afterfit.papers import Entry, once
-from afterfit.papers._measure import Interval, power_law
+from afterfit.papers._measure import Interval, log_slope, power_law
 from afterfit.papers.lyu2023.clock import clock
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "STYLES",
     "At",
+    "Law",
     "Regime",
     "by_c",
     "end_slopes",
@@ -27,6 +29,7 @@ __all__ = [
     "kernel_regime",
     "kernel_regime_end",
     "largest_move",
+    "law",
     "laws",
     "margin_flow",
     "margin_flows",
@@ -205,11 +208,12 @@ def regularised(run: af.Run) -> float:
     return float(np.sqrt(last["train_loss"] + run.spec["penalty"]["strength"] / 2 * last["norm_l2"] ** 2))
 
 
-def off_the_start(run: af.Run) -> float:
-    """‖e^{λt}θ/α − θ̄‖ at the end of a run: how far the direction has moved."""
+def off_the_start(run: af.Run, with_decay: bool = True) -> float:
+    """‖e^{λt}θ/α − θ̄‖ at the end of a run: how far the direction has moved; or ‖θ/α − θ̄‖, the norm's decay and all."""
     α, λ, t = run.spec["init"]["scale"], run.spec["penalty"]["strength"], run.spec["dynamics"]["until"]
     start = np.eye(len(run.data.truth)) if "U" in run.params else 1.0
-    return float(np.linalg.norm([np.exp(λ * t) / α * part - start for part in run.params.values()]))
+    grown = np.exp(λ * t) if with_decay else 1.0
+    return float(np.linalg.norm([grown / α * part - start for part in run.params.values()]))
 
 
 def zero_filled(run: af.Run) -> np.ndarray:
@@ -234,24 +238,61 @@ def first_to_last(values: Mapping[float, Sequence[float]], digits: str = ".2g") 
     return ", ".join(f"{v[0]:{digits}} to {v[-1]:{digits}} (c={c:g})" for c, v in values.items())
 
 
-def laws(x: Sequence[float], values: Mapping[float, Sequence[float]]) -> dict[float, Interval]:
+@dataclasses.dataclass(frozen=True)
+class Law:
+    """A power by which something goes, with those over the lower and the upper half of the range."""
+
+    over_all: Interval
+    lower: float
+    upper: float
+
+    def __str__(self) -> str:
+        return f"{self.over_all}, halves {self.lower:.3g} and {self.upper:.3g}"
+
+    @property
+    def high(self) -> float:
+        """The upper end of the interval: what a bound is held against."""
+        return self.over_all.high
+
+    def tends_to(self, power: float, rival: float) -> bool:
+        """Whether it is that of a law for x → ∞, and told apart from its rival: all of the interval is nearer to it.
+
+        And the interval holds it, or the power moves towards it: over the upper half it is nearer than over the lower.
+        The interval is of the scatter about a straight line. A law of the limit α → ∞ has corrections that bend the
+        line where α is not yet large, and that is not scatter: runs without noise would miss such a law at any α. What
+        they cannot do, if it is the limit, is to move away from it.
+        """
+        if not _nearer(self.over_all, power, rival):
+            return False
+        approaches = abs(self.upper - power) < min(abs(self.lower - power), abs(self.upper - rival))
+        return self.over_all.holds(power) or approaches
+
+
+def law(x: Sequence[float] | np.ndarray, y: Sequence[float] | np.ndarray) -> Law:
+    """The power p of y = C·xᵖ. The halves are those of the points in the order of x; a middle one is in both."""
+    order = np.argsort(x)
+    x, y, half = np.asarray(x)[order], np.asarray(y)[order], (len(order) + 1) // 2
+    return Law(power_law(x, y), log_slope(x[:half], y[:half]), log_slope(x[-half:], y[-half:]))
+
+
+def laws(x: Sequence[float], values: Mapping[float, Sequence[float]]) -> dict[float, Law]:
     """The powers of x by which numbers go, by c."""
-    return {c: power_law(x, v) for c, v in values.items()}
+    return {c: law(x, v) for c, v in values.items()}
 
 
-def in_words(powers: Mapping[float, Interval], base: str = "α") -> str:
-    """Such powers, in words."""
-    return ", ".join(f"{base}^({power}) (c={c:g})" for c, power in powers.items())
+def in_words(powers: Mapping[float, Law], base: str = "α", halves: bool = False) -> str:
+    """Such powers, in words; with their halves, where a law is asked for and not a bound."""
+    return ", ".join(f"{base}^({power if halves else power.over_all}) (c={c:g})" for c, power in powers.items())
 
 
 def is_law(found: Interval, power: float, rival: float) -> bool:
-    """Whether a power is told apart from that of another law: all of its interval is nearer to it.
+    """Whether a power is that of a law and told apart from its rival: the interval holds it, and is nearer to it."""
+    return found.holds(power) and _nearer(found, power, rival)
 
-    An interval is of the scatter about a straight line. What bends the line where α is not yet large is not scatter:
-    that it should hold the power itself would ask for too much, and nearer to it than to any other law is what there is
-    to decide.
-    """
-    return abs(found.low - power) < abs(rival - power) / 2 and abs(found.high - power) < abs(rival - power) / 2
+
+def _nearer(found: Interval, power: float, rival: float) -> bool:
+    """Whether all of an interval is nearer to one power than to the other."""
+    return max(abs(found.low - power), abs(found.high - power)) < abs(rival - power) / 2
 
 
 def mark_shares(ax: Axes, run: af.Run, shares: Sequence[float]) -> None:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 import afterfit as af
-from afterfit.papers import Entry, Finding, claim, control, once
+from afterfit.papers import Entry, Finding, claim, control, once, passing
 from afterfit.papers._measure import power_law
 from afterfit.papers.lyu2023 import PAPER
 from afterfit.papers.lyu2023.clock import clock
-from afterfit.papers.lyu2023.regimes import is_law, kernel_regime_end, largest_move, margin_flow, table_flow
+from afterfit.papers.lyu2023.regimes import kernel_regime_end, largest_move, law, margin_flow, table_flow
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,7 +23,17 @@ __all__ = ["Sharpness"]
 
 _START, _DECAY = 1e3, 1e-2  # α where λ varies, and λ where α does
 _TABLE = 1e-3  # the same λ of matrix completion; at 10⁻² the penalty bends the fit itself, and time is later by 0.15/λ
-_SEED = 14  # not seen before the criteria were written
+_SEED = 16  # not seen before the criteria were written
+_SHRINKS = (
+    "Until issue 14 a power nearer to −1, of a constant width, than to 0 was enough, from either side. To ask for −1 "
+    "itself, as of laws, was tried on seed 15: −0.924 in [−0.987, −0.861] for matrix completion, quick, and −0.977 in "
+    "[−0.998, −0.957] for the net, paper. What shrinks need not be that law: held against −½ on seed 16, not seen "
+    "before."
+)
+_CHANGED = (
+    "Until issue 14 a power had only to be nearer to its law than to the rival. Now its interval holds the law, or the "
+    "power moves towards it. Measured since on seed 16, not seen before."
+)
 
 
 class _At(NamedTuple):
@@ -97,6 +107,18 @@ class Sharpness(Entry):
         """Those from one α, in the order of falling λ."""
         return {at.λ: passage(at, tables[at]) for at in sorted(tables, reverse=True) if at.α == _START}
 
+    @once
+    def loss_at_end(self, flows: dict[_At, af.Run]) -> float:
+        """λ/𝓛 at T_max, γ_ntk/(2ε_max). All flows have the same data."""
+        γ, ε = largest_move(next(iter(flows.values())))
+        return γ / (2 * ε)
+
+    @once
+    def kernel_ends(self, flows: dict[_At, af.Run]) -> dict[float, float]:
+        """λT_max − log α of the flows from one α, in the order of falling λ."""
+        runs = {at.λ: flows[at] for at in sorted(flows, reverse=True) if at.α == _START}
+        return {λ: kernel_regime_end(run) - float(np.log(_START)) for λ, run in runs.items()}
+
     def picture(
         self,
         flows: dict[_At, af.Run],
@@ -117,6 +139,7 @@ class Sharpness(Entry):
     @claim(
         "the half-way time is (1/λ)·log α up to a constant: slope 1 in log α",
         says="a sharp transition around (1/λ)·log α",
+        changed=_CHANGED,
     )
     def has_slope_one(self, rising: dict[float, Passage]) -> Finding:
         return _slope_finding(rising, _DECAY)
@@ -125,7 +148,11 @@ class Sharpness(Entry):
     def has_no_log_log(self, rising: dict[float, Passage]) -> Finding:
         return _slope_finding(_as_bounded(rising, _DECAY), _DECAY)
 
-    @claim("the half-way time over (1/λ)·log α tends to 1", says="within (1 ± c)/λ·log α for every c > 0")
+    @claim(
+        "the half-way time over (1/λ)·log α tends to 1",
+        says="within (1 ± c)/λ·log α for every c > 0",
+        changed=_CHANGED,
+    )
     def tends_to_one(self, rising: dict[float, Passage]) -> Finding:
         return _ratio_finding(rising, 1)
 
@@ -133,7 +160,11 @@ class Sharpness(Entry):
     def does_not_tend_to_another(self, rising: dict[float, Passage]) -> Finding:
         return _ratio_finding(rising, 2)
 
-    @claim("the width relative to the half-way time shrinks as α grows", says="sharp as α → ∞")
+    @claim(
+        "the width relative to the half-way time shrinks as α grows",
+        says="sharp as α → ∞",
+        changed=_SHRINKS,
+    )
     def sharpens(self, rising: dict[float, Passage]) -> Finding:
         return _sharpness_finding(rising)
 
@@ -146,9 +177,19 @@ class Sharpness(Entry):
     @claim(
         "the width is of order 1/λ, whatever α: the relative one falls like 1/log α",
         says="not in the paper; it follows where only αe^{−λt} matters",
+        fails={
+            "quick": "λ·width grows from 3.79 to 3.86, 2 %, while α does from 10 to 1000, like "
+            "(λt)^(0.022 in [0.005, 0.040]). Observations are up to 0.6/λ apart there, and it is not known whether "
+            "the growth is more than what is read off between them."
+        },
+        changed=_CHANGED,
     )
     def has_one_width(self, rising: dict[float, Passage]) -> Finding:
         return _width_finding(rising)
+
+    @passing(has_one_width, "widths that are made up, one for every α, with the scatter of these about their line")
+    def would_have_one_width(self, rising: dict[float, Passage]) -> Finding:
+        return _width_finding(_of_one_width(rising))
 
     @control(has_one_width, "the same transitions with widths in proportion to their times")
     def does_not_widen(self, rising: dict[float, Passage]) -> Finding:
@@ -158,24 +199,31 @@ class Sharpness(Entry):
         "at a fixed α the end of the kernel regime moves with λ by −½·log log A, as the bound of Lemma C.5 does",
         says="T_max ≥ (1/λ)·(log α − (1/L)·log log A + ΔT): a lower bound, and for λ = Θ(α^{−p})",
         fails="It moves more than twice as far: α is not a power of 1/λ here, and A = α²/λ hardly changes with λ.",
+        changed=_CHANGED,
     )
-    def ends_like_the_bound(self, flows: dict[_At, af.Run]) -> Finding:
-        return _end_finding(flows, "A", lambda run: _START**2)
+    def ends_like_the_bound(self, kernel_ends: dict[float, float]) -> Finding:
+        return _end_finding(kernel_ends, "A", _START**2)
+
+    @passing(ends_like_the_bound, "times that are made up, of that very law, with the scatter of these about theirs")
+    def would_end_like_the_bound(self, kernel_ends: dict[float, float], loss_at_end: float) -> Finding:
+        return self.ends_like_the_bound(_as_in_the_lemma(kernel_ends, loss_at_end))
 
     @claim(
         "at a fixed α the end of the kernel regime moves with λ by −½·log log(γ_ntk/(2ε_max·λ))",
         says="not in the paper: 𝓛 = 2λε_max/γ_ntk at T_max, where γ_ntk·‖h‖ ≈ log(1/𝓛)",
+        changed=_CHANGED,
     )
-    def ends_like_the_loss(self, flows: dict[_At, af.Run]) -> Finding:
-        return _end_finding(flows, "(γ_ntk/(2ε_max·λ))", _loss_at_end)
+    def ends_like_the_loss(self, kernel_ends: dict[float, float], loss_at_end: float) -> Finding:
+        return _end_finding(kernel_ends, "(γ_ntk/(2ε_max·λ))", loss_at_end)
 
-    @control(ends_like_the_loss, "log log A")
-    def does_not_end_like_the_bound(self, flows: dict[_At, af.Run]) -> Finding:
-        return self.ends_like_the_bound(flows)
+    @control(ends_like_the_loss, "times that are made up, of log log A, with the scatter of these about theirs")
+    def does_not_end_like_the_bound(self, kernel_ends: dict[float, float], loss_at_end: float) -> Finding:
+        return self.ends_like_the_loss(_as_in_the_lemma(kernel_ends, loss_at_end), loss_at_end)
 
     @claim(
         "matrix completion: the half-way time is (1/λ)·log α up to a constant, slope 1 in log α",
         says="a sharp transition around (1/λ)·log α (§3.3)",
+        changed=_CHANGED,
     )
     def tables_have_slope_one(self, tables_rising: dict[float, Passage]) -> Finding:
         return _slope_finding(tables_rising, _TABLE)
@@ -187,6 +235,7 @@ class Sharpness(Entry):
     @claim(
         "matrix completion: the width relative to the half-way time shrinks as α grows",
         says="transitions sharply near (1/λ)·log α (§3.3.3)",
+        changed=_SHRINKS,
     )
     def tables_sharpen(self, tables_rising: dict[float, Passage]) -> Finding:
         return _sharpness_finding(tables_rising)
@@ -198,6 +247,7 @@ class Sharpness(Entry):
     @claim(
         "matrix completion: at a fixed α, time is in units of 1/λ, without a log log",
         says="T_max ≥ (1/λ)·(log α + ΔT), ΔT a constant (Lemma D.2): a lower bound",
+        changed=_CHANGED,
     )
     def tables_do_not_move(self, tables_falling: dict[float, Passage]) -> Finding:
         return _stays_finding(tables_falling)
@@ -258,14 +308,22 @@ def _in_proportion(rising: Mapping[float, Passage]) -> dict[float, Passage]:
     return {α: dataclasses.replace(p, end=p.begin + p.width * p.halfway / mean) for α, p in rising.items()}
 
 
+def _of_one_width(rising: Mapping[float, Passage]) -> dict[float, Passage]:
+    """Transitions of one width, but for the scatter that widths have about their power of the time."""
+    log_time, log_width = np.log(_halfway(rising)), np.log([p.width for p in rising.values()])
+    scatter = log_width - np.polyval(np.polyfit(log_time, log_width, 1), log_time)
+    widths = np.exp(np.mean(log_width) + scatter)
+    return {α: dataclasses.replace(p, end=p.begin + float(w)) for (α, p), w in zip(rising.items(), widths, strict=True)}
+
+
 def _slope_finding(rising: Mapping[float, Passage], λ: float) -> Finding:
     """e^{λt} half-way as a power of α, 1; −½·log log A in λt would make it less, and halfway to that decides."""
     alphas, halfway = np.array(list(rising)), _halfway(rising)
-    found, rival = power_law(alphas, np.exp(halfway)), power_law(alphas, alphas / np.sqrt(np.log(alphas**2 / λ)))
+    found, rival = law(alphas, np.exp(halfway)), power_law(alphas, alphas / np.sqrt(np.log(alphas**2 / λ)))
     return Finding(
         f"λt half-way {_at_each('α', rising, halfway)}: slope {found} in log α; with −½·log log A it would be "
         f"{rival.value:.3f}",
-        is_law(found, 1, rival.value),
+        found.tends_to(1, rival.value),
     )
 
 
@@ -273,50 +331,54 @@ def _ratio_finding(rising: Mapping[float, Passage], power: int) -> Finding:
     """The half-way time over (1/λ)·log α^power: off 1 by a constant over log α, the power −1, and not for good, 0."""
     logs = np.log(list(rising))
     ratio = _halfway(rising) / (power * logs)
-    found = power_law(logs, np.abs(ratio - 1))
-    return Finding(f"{_at_each('α', rising, ratio, '.3f')}; off 1 like (log α)^({found})", is_law(found, -1, 0))
+    found = law(logs, np.abs(ratio - 1))
+    return Finding(f"{_at_each('α', rising, ratio, '.3f')}; off 1 like (log α)^({found})", found.tends_to(-1, 0))
 
 
 def _sharpness_finding(rising: Mapping[float, Passage]) -> Finding:
-    """The relative width goes like one over the time where the width is constant; like its power 0 if it stays."""
+    """The relative width goes like one over the time where the width is constant, and like its power 0 if it stays.
+
+    Half-way decides: all of the interval is below −½.
+    """
     halfway, width = _halfway(rising), np.array([p.width for p in rising.values()])
     found = power_law(halfway, width / halfway)
     return Finding(
-        f"width/half-way time {_at_each('α', rising, width / halfway)}, like (λt)^({found})", is_law(found, -1, 0)
+        f"width/half-way time {_at_each('α', rising, width / halfway)}, like (λt)^({found})", found.high < -0.5
     )
 
 
 def _width_finding(rising: Mapping[float, Passage]) -> Finding:
     """λ·width as a power of the time: 0, and 1 if it is in proportion."""
     width = np.array([p.width for p in rising.values()])
-    found = power_law(_halfway(rising), width)
-    return Finding(f"λ·width {_at_each('α', rising, width)}, like (λt)^({found})", is_law(found, 0, 1))
+    found = law(_halfway(rising), width)
+    return Finding(f"λ·width {_at_each('α', rising, width)}, like (λt)^({found})", found.tends_to(0, 1))
 
 
-def _end_finding(flows: Mapping[_At, af.Run], name: str, over: Callable[[af.Run], float]) -> Finding:
-    """λT_max − log α as a multiple of ½·log log(over/λ): −1, for which within ¼ is asked."""
-    runs = {at.λ: flows[at] for at in sorted(flows, reverse=True) if at.α == _START}
-    later = np.array([kernel_regime_end(run) for run in runs.values()]) - np.log(_START)
-    found = power_law([np.log(over(run) / λ) for λ, run in runs.items()], np.exp(2 * later))
+def _end_finding(ends: Mapping[float, float], name: str, over: float) -> Finding:
+    """λT_max − log α, by λ, as a multiple of ½·log log(over/λ): −1, and half as much again is the rival."""
+    later = np.array(list(ends.values()))
+    found = law([np.log(over / λ) for λ in ends], np.exp(2 * later))
     return Finding(
-        f"α={_START:g}: λT_max − log α is {_at_each('λ', runs, later)}; {found} times ½·log log {name}",
-        is_law(found, -1, -1.5),
+        f"α={_START:g}: λT_max − log α is {_at_each('λ', ends, later)}; {found} times ½·log log {name}",
+        found.tends_to(-1, -1.5),
     )
 
 
-def _loss_at_end(run: af.Run) -> float:
-    """λ/𝓛 at T_max, γ_ntk/(2ε_max)."""
-    γ, ε = largest_move(run)
-    return γ / (2 * ε)
+def _as_in_the_lemma(ends: Mapping[float, float], loss_at_end: float) -> dict[float, float]:
+    """−½·log log A in the place of λT_max − log α, with the scatter of that about ½·log log(γ_ntk/(2ε_max·λ))."""
+    decays, later = np.array(list(ends)), np.array(list(ends.values()))
+    own = np.log(np.log(loss_at_end / decays))
+    scatter = later - np.polyval(np.polyfit(own, later, 1), own)
+    return dict(zip(ends, (scatter - 0.5 * np.log(np.log(_START**2 / decays))).tolist(), strict=True))
 
 
 def _stays_finding(falling: Mapping[float, Passage]) -> Finding:
     """λt − log α half-way does not go with ½·log log(1/λ): 0 times it, and not −1."""
     later = _halfway(falling) - np.log(_START)
-    found = power_law(np.log(1 / np.array(list(falling))), np.exp(2 * later))
+    found = law(np.log(1 / np.array(list(falling))), np.exp(2 * later))
     return Finding(
         f"α={_START:g}: λt − log α half-way is {_at_each('λ', falling, later)}; {found} times ½·log log(1/λ)",
-        is_law(found, 0, -1),
+        found.tends_to(0, -1),
     )
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,12 +16,13 @@ from afterfit.papers.lyu2023 import PAPER
 from afterfit.papers.lyu2023.clock import clock
 from afterfit.papers.lyu2023.regimes import (
     At,
+    Law,
     Regime,
     by_c,
     end_slopes,
     first_to_last,
     in_words,
-    is_law,
+    law,
     laws,
     mark_shares,
     mean_slope,
@@ -40,6 +42,8 @@ __all__ = ["Thm310"]
 _SHARES = (1.0, 1.5, 1.9)  # 1 + c; the first is where the regime begins
 _DECAY = 1e-4  # λ of the draws: the bound of Thm 3.12 with the constant 1 is then a quarter of ‖X*‖ or less
 _SEED = 14  # not seen before the criteria were written
+_WRITTEN = "What is asked for was written when the numbers of other draws were known; measured on seed 14, new then."
+_LARGE = tuple(np.geomspace(1e3, 1e5, 5).tolist())  # α of the flow to no KKT point
 
 
 class Thm310(Regime):
@@ -56,10 +60,10 @@ class Thm310(Regime):
         "this matrix has, so that more is checked than is proved."
     )
     notes = (
-        "After first runs c = 0.25 was left out of Thm 3.10, the start having not gone by then, and ‖θ‖ was asked to "
-        "be largest at (1/λ)·log α; α = 10 was left out with issue 14, since λ = 1/α is not small there and the data "
-        "are misfitted by 80 %. What is asked for now was written when the numbers of other draws were known, and is "
-        "measured on draws that were not."
+        "Thm 3.10 is not true as it stands (see the row of (33)): its limit points are feasible, but KKT points only "
+        "if the multipliers 2sᵢ/(nλ) stay bounded, as they do here for c = 0.9. Where they grow, the flow that was "
+        "tried still tends to the point of least norm, at which (R2) has no multipliers. The other rows are of matrix "
+        "completion."
     )
 
     def runs(self, scale: str) -> dict[str, dict[Any, af.Experiment]]:
@@ -67,7 +71,7 @@ class Thm310(Regime):
             d, alphas, observations, draws = 16, (3000.0, 1000.0, 300.0, 100.0, 30.0), 100, 40
             decays = (0.01, 1e-3, 1e-4, 1e-5)
         else:
-            d, alphas, observations, draws = 10, (1000.0, 300.0, 100.0, 30.0), 30, 20
+            d, alphas, observations, draws = 12, (1000.0, 300.0, 100.0, 30.0), 30, 20
             decays = (0.01, 1e-3, 1e-4)
         ats = [At(α, share) for α in alphas for share in _SHARES[::-1]]
 
@@ -94,6 +98,14 @@ class Thm310(Regime):
     def border(self, groups: dict[float, list[af.Run]]) -> dict[float, list[_End]]:
         """The ends at (1/λ)·log α, under c = 0."""
         return {0.0: [_end(run) for run in groups[0]]}
+
+    @once
+    def sequences(
+        self, border: dict[float, list[_End]], ends: dict[float, list[_End]], alphas: list[float]
+    ) -> dict[str, _Sequence]:
+        """The flows by c, and those to no KKT point, for which the residual is that of their limit."""
+        found = {f"c={c:g}": _sequence(alphas, group) for c, group in {**border, **ends}.items()}
+        return {**found, "the counterexample": _counterexample()}
 
     @once
     def logs(self, alphas: list[float]) -> list[float]:
@@ -154,6 +166,8 @@ class Thm310(Regime):
     @claim(
         "the KKT residual of R2 goes to 0 with α",
         says="every limit point is a KKT point, for every c > 0, as α → ∞",
+        changed="After first runs c = 0.25 was left out, the start having not gone by then, and with issue 14 α = 10, "
+        f"where λ = 1/α is not small and the data are misfitted by 80 %. {_WRITTEN}",
     )
     def tends_to_kkt(self, ends: dict[float, list[_End]], logs: list[float], reached: str) -> Finding:
         return _vanishing(f"residual {reached}", by_c(ends, lambda end: end.kkt.residual), logs)
@@ -170,7 +184,11 @@ class Thm310(Regime):
     def fits_no_worse(self, late: dict[float, list[af.Run]], alphas: list[float], reached: str) -> Finding:
         return _fits_finding(by_c(late, regularised), alphas, reached)
 
-    @claim("‖θ‖ is bounded between (1/λ)·log α and (1 + c)/λ·log α (Lemma D.8)", says="max over t of ‖θ‖ = O(1)")
+    @claim(
+        "‖θ‖ is bounded between (1/λ)·log α and (1 + c)/λ·log α (Lemma D.8)",
+        says="max over t of ‖θ‖ = O(1)",
+        changed=f"At first ‖θ‖ was asked to be largest at (1/λ)·log α. {_WRITTEN}",
+    )
     def norm_is_bounded(self, groups: dict[float, list[af.Run]], alphas: list[float], truth: np.ndarray) -> Finding:
         return _norm_finding(_largest_norms(groups), alphas, truth)
 
@@ -204,6 +222,7 @@ class Thm310(Regime):
         "time, and its "
         "root λ·(c·log α)^{−1/2}. The quotient was printed as a product, and the root only over λ.",
         touches="No: the order after the = sign is right.",
+        where="App. D.2, proof of Thm 3.10",
     )
     def order_as_derived(self) -> Finding:
         return _order_finding(lambda λ, log: np.sqrt(λ / (log / λ)))
@@ -212,24 +231,27 @@ class Thm310(Regime):
         "a limit at which ‖∇𝓛_λ‖ → 0 is a KKT point of R2, (33)",
         says="lim ‖2·Σsᵢ∇fᵢ + λθ‖ = 0 implies 2·Σsᵢ∇fᵢ(θ*) + λθ* = 0, thus θ* is a KKT point",
     )
-    def gradient_makes_kkt(
-        self, border: dict[float, list[_End]], ends: dict[float, list[_End]], logs: list[float]
-    ) -> Finding:
-        return _implies_finding({**border, **ends}, logs, lambda end: end.gradient)
+    def gradient_makes_kkt(self, sequences: dict[str, _Sequence]) -> Finding:
+        return _implies_finding(sequences, lambda one: _vanishes(one.alphas, one.gradients))
 
     @correction(
         gradient_makes_kkt,
-        "a limit at which ‖∇𝓛_λ‖/λ → 0, and 2sᵢ/λ stay bounded, is a KKT point",
-        why="λ → 0 and sᵢ → 0, so that the limit of (33) reads 0 = 0 at any θ*. Multipliers are 2sᵢ/(nλ): divide by λ "
-        "first. "
-        "‖∇𝓛_λ‖ = O(λ·(log 1/λ)^{−1/2}), the line above, is small enough for it.",
-        touches="No, if the multipliers stay bounded, which the proof does not show (Thm C.12 does for "
-        "classification).",
+        "a limit at which ‖∇𝓛_λ‖/λ → 0, and 2sᵢ/(nλ) stay bounded, is a KKT point",
+        why="λ → 0 and sᵢ → 0, so that the limit of (33) reads 0 = 0 at any θ*. Divided by λ, which the line above "
+        "allows, it has the multipliers 2sᵢ/(nλ), and a limit if they have one. That they do is not shown (Thm C.12 "
+        "does it for classification); Assumption 3.8 has ∇fᵢ independent at θ̄, not at θ*.",
+        touches="Yes: as stated Thm 3.10 is wrong. What is proved is that limits are feasible, with "
+        "‖(2/n)·Σsᵢ∇fᵢ + λθ‖ = o(λ): KKT points if the 2sᵢ/(nλ) stay bounded, or if the ∇fᵢ(θ*) are independent. "
+        "Counterexample: f₁ = x³ + x²z + xr², f₂ = f₁ + z(z² + r²), y = (1, 1), θ̄ = (0, 0, 1) meet Assumptions 3.1, "
+        "3.2 and 3.8. Feasible are z = 0, x(x² + r²) = 1. If r ≠ 0, the row of r has Σν = 1/2x, and that of x then "
+        "2x² = 3x² + r²; if r = 0, θ = (1, 0, 0), where both ∇fᵢ are (3, 1, 0). So (R2) has no KKT point, and bounded "
+        "flows have limits. They tend to (1, 0, 0), the point of least norm, with multipliers like α^{2/5}.",
+        where="Thm 3.10; App. D.2, (33)",
     )
-    def divided_gradient_makes_kkt(
-        self, border: dict[float, list[_End]], ends: dict[float, list[_End]], logs: list[float]
-    ) -> Finding:
-        return _implies_finding({**border, **ends}, logs, lambda end: end.gradient / end.decay)
+    def divided_gradient_makes_kkt(self, sequences: dict[str, _Sequence]) -> Finding:
+        return _implies_finding(
+            sequences, lambda one: _vanishes(one.alphas, one.divided) and one.multiplier.tends_to(0, _GROWTH)
+        )
 
     @claim(
         "W tends to the minimum nuclear norm solution",
@@ -262,10 +284,8 @@ class Thm310(Regime):
     @claim(
         "Thm 3.12: ‖W − X*‖_F ≲ √λ·‖X*‖_*·μ²·log d",
         says="with probability 1 − d^{−3}, up to a constant, if N ≳ μ⁴·d·log²d",
-        fails={
-            "quick": "In 1 of 20 draws half of the entries of a 10 x 10 table do not tell the others: the theorem's "
-            "hypothesis, N ≳ μ⁴·d·log²d, is far from met there."
-        },
+        changed="The quick scale had d = 10, where in 1 of 20 draws half of the entries did not tell the others: with "
+        "issue 14 it has d = 12, on draws not seen before. Nothing was changed at paper scale.",
     )
     def recovers(self, drawn: dict[int, af.Run], errors: dict[float, float]) -> Finding:
         return _recovery_finding(errors, [_error(weights_of(run), run) for run in drawn.values()], drawn)
@@ -282,10 +302,98 @@ class _End:
     decay: float
     kkt: af.theory.Stationarity
     gradient: float  # ‖∇𝓛_λ‖
+    multiplier: float  # the largest 2|sᵢ|/(nλ)
 
 
 def _end(run: af.Run) -> _End:
-    return _End(run.spec["penalty"]["strength"], *end_slopes(run))
+    λ, misfit = run.spec["penalty"]["strength"], run.data.inputs.mask * (weights_of(run) - run.data.truth)
+    return _End(λ, *end_slopes(run), multiplier=2 * float(np.max(np.abs(misfit))) / (run.data.n * λ))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Sequence:
+    """Where flows end for rising α, with λ = 1/α; `residuals` are those of the KKT conditions of R2."""
+
+    alphas: Sequence[float]
+    gradients: list[float]  # ‖∇𝓛_λ‖
+    multipliers: list[float]  # the largest 2|sᵢ|/(nλ)
+    residuals: list[float]
+    end: str = ""
+
+    @property
+    def divided(self) -> list[float]:
+        """‖∇𝓛_λ‖/λ."""
+        return [α * gradient for α, gradient in zip(self.alphas, self.gradients, strict=True)]
+
+    @cached_property
+    def multiplier(self) -> Law:
+        """How the multipliers go with α."""
+        return law(self.alphas, self.multipliers)
+
+    def __str__(self) -> str:
+        return (
+            f"‖∇𝓛_λ‖/λ {self.divided[0]:.2g} to {self.divided[-1]:.2g}, multipliers {self.multipliers[0]:.3g} to "
+            f"{self.multipliers[-1]:.3g}, like α^({self.multiplier}), residual {self.residuals[0]:.2g} to "
+            f"{self.residuals[-1]:.2g}"
+        )
+
+
+def _sequence(alphas: list[float], ends: list[_End]) -> _Sequence:
+    gradients, multipliers = [end.gradient for end in ends], [end.multiplier for end in ends]
+    return _Sequence(alphas, gradients, multipliers, [end.kkt.residual for end in ends])
+
+
+# Where the counterexample's multipliers go: with r = 0 and x³ + x²z ≈ 1, 𝓛_λ is z⁶/4 − λz/3 + const, least at
+# z = (2λ/9)^{1/5}, and s₂ − s₁ = z³ over λ is of order λ^{−2/5}.
+_GROWTH = 2 / 5
+
+
+def _counterexample() -> _Sequence:
+    """f₁ = x³ + x²z + xr² and f₂ = f₁ + z(z² + r²), y = (1, 1), from α(0, 0, 1) until 1.9·(1/λ)·log α.
+
+    Smooth and 3-homogeneous, 0 at θ̄ = (0, 0, 1), with ∇fᵢ(θ̄) = (1, 0, 0) and (1, 1, 0). (R2) has no KKT point.
+    """
+    ends = [_cubic_flow(α, 1.9) for α in _LARGE]
+    limit = np.array([1.0, 0.0, 0.0])
+    J = _cubics(limit)[1]
+    residual = float(np.linalg.norm(limit - J.T @ np.linalg.lstsq(J.T, limit, rcond=None)[0]))
+    gradients, multipliers = [], []
+    for α, θ in zip(_LARGE, ends, strict=True):
+        f, J, _ = _cubics(θ)
+        gradients.append(float(np.linalg.norm(J.T @ (f - 1) + θ / α)))  # 2/n = 1
+        multipliers.append(float(α * np.max(np.abs(f - 1))))
+    away = law(_LARGE, [float(np.linalg.norm(θ - limit)) for θ in ends])
+    end = f"({', '.join(f'{x:.3f}' for x in ends[-1])}), off (1, 0, 0) like α^({away}), where the residual is"
+    return _Sequence(_LARGE, gradients, multipliers, [residual] * len(ends), f"{end} {residual:.3f}")
+
+
+def _cubic_flow(α: float, share: float) -> np.ndarray:
+    """θ at share·(1/λ)·log α, λ = 1/α, in units of 1/λ."""
+    from scipy.integrate import solve_ivp
+
+    def slope(_: float, θ: np.ndarray) -> np.ndarray:
+        f, J, _H = _cubics(θ)
+        return -α * (J.T @ (f - 1)) - θ
+
+    def slope_of_slope(_: float, θ: np.ndarray) -> np.ndarray:
+        f, J, H = _cubics(θ)
+        return -α * (J.T @ J + np.tensordot(f - 1, H, 1)) - np.eye(3)
+
+    span, start = (0.0, share * float(np.log(α))), np.array([0.0, 0.0, α])
+    # x and z agree to six digits with those at a thousandth of this tolerance.
+    flow = solve_ivp(slope, span, start, method="Radau", jac=slope_of_slope, rtol=1e-3, atol=1e-14)
+    return flow.y[:, -1]
+
+
+def _cubics(θ: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """f₁ and f₂ of the counterexample with their first and second derivatives."""
+    x, z, r = θ
+    f = x**3 + x**2 * z + x * r**2
+    J = np.array([3 * x**2 + 2 * x * z + r**2, x**2, 2 * x * r])
+    H = np.array([[6 * x + 2 * z, 2 * x, 2 * r], [2 * x, 0, 0], [2 * r, 0, 2 * x]])
+    more_J = np.array([0, 3 * z**2 + r**2, 2 * z * r])
+    more_H = np.array([[0, 0, 0], [0, 6 * z, 2 * r], [0, 2 * r, 2 * z]])
+    return np.array([f, f + z * (z**2 + r**2)]), np.array([J, J + more_J]), np.array([H, H + more_H])
 
 
 def _error(W: np.ndarray, run: af.Run) -> float:
@@ -316,8 +424,8 @@ def _fits_finding(misfits: dict[float, list[float]], alphas: list[float], reache
     """Misfits go like λ, that is α^{−1}; √λ is the rival."""
     powers = laws(alphas, misfits)
     return Finding(
-        f"‖f − y‖/‖y‖ {reached}: {first_to_last(misfits)}; like {in_words(powers)}",
-        all(is_law(power, -1, -0.5) for power in powers.values()),
+        f"‖f − y‖/‖y‖ {reached}: {first_to_last(misfits)}; like {in_words(powers, halves=True)}",
+        all(power.tends_to(-1, -0.5) for power in powers.values()),
     )
 
 
@@ -355,12 +463,21 @@ def _order_finding(order: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> Fin
     )
 
 
-def _implies_finding(ends: dict[float, list[_End]], logs: list[float], size: Callable[[_End], float]) -> Finding:
-    """Whether the KKT residual vanishes wherever something else does."""
-    residuals, sizes = laws(logs, by_c(ends, lambda end: end.kkt.residual)), laws(logs, by_c(ends, size))
+def _vanishes(alphas: Sequence[float], sizes: Sequence[float]) -> bool:
+    """Whether something goes to 0, as fast as (log 1/λ)^{−1/2}."""
+    return law(np.log(alphas), sizes).high < -0.5
+
+
+def _implies_finding(sequences: dict[str, _Sequence], meets: Callable[[_Sequence], bool]) -> Finding:
+    """Whether limits are KKT points wherever a condition is met. It has to be met by some."""
+    premise = [name for name, one in sequences.items() if meets(one)]
+    broken = [name for name in premise if not _vanishes(sequences[name].alphas, sequences[name].residuals)]
+    last = sequences["the counterexample"]
     return Finding(
-        f"it goes like {in_words(sizes, 'log(1/λ)')}, the residual like {in_words(residuals, 'log(1/λ)')}",
-        all(residuals[c].high < -0.5 for c, power in sizes.items() if power.high < -0.5),
+        f"it is met by {', '.join(premise) or 'none'}, of which no KKT points: {', '.join(broken) or 'none'}; "
+        + "; ".join(f"{name}: {one}" for name, one in sequences.items())
+        + f"; the last end at {last.end}",
+        bool(premise) and not broken,
     )
 
 

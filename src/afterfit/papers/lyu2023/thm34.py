@@ -10,17 +10,17 @@ import numpy as np
 
 import afterfit as af
 from afterfit.papers import Finding, claim, control, correction, once
-from afterfit.papers._measure import Interval, power_law
 from afterfit.papers.lyu2023 import PAPER
 from afterfit.papers.lyu2023.regimes import (
     STYLES,
     At,
+    Law,
     Regime,
     by_c,
     first_to_last,
     in_words,
-    is_law,
     kernel_regime,
+    law,
     laws,
     margin_flows,
     mark_shares,
@@ -35,7 +35,11 @@ if TYPE_CHECKING:
 __all__ = ["Thm34"]
 
 _SHARES = (0.2, 0.5, 0.8)  # 1 − c
-_SEED = 14  # not seen before the criteria were written
+_SEED = 15  # not seen before the criteria were written
+_CHANGED = (
+    "Until issue 14 distances had to fall with each α; then a power had only to be nearer to its law than to the "
+    "rival. Now its interval holds the law, or the power moves towards it. Measured since on seed 15, not seen before."
+)
 
 
 class Thm34(Regime):
@@ -48,11 +52,7 @@ class Thm34(Regime):
         "outputs with Z(α)·⟨∇f(θ̄; x), h*⟩. Here L = 2. Inputs are Gaussian and labels those of a 3-sparse teacher. "
         "F⁻¹ is the inverse of x ↦ x·log x."
     )
-    notes = (
-        "The direction of the limit depends on none of the slips. Until issue 14 the direction was asked to be nearer "
-        "for each larger α, and the size to grow between the last two α as it should to 3 %; the laws that are fitted "
-        "over all α now were chosen when those numbers were known, and are measured on a draw that was not."
-    )
+    notes = "The direction of the limit depends on none of the slips."
 
     def runs(self, scale: str) -> dict[str, dict[At, af.Experiment]]:
         return {"flows": margin_flows(scale, _SHARES, _SEED)}
@@ -93,15 +93,16 @@ class Thm34(Regime):
     @claim(
         "Cor. 3.6: w/‖w‖₂ tends to the direction of largest L2 margin",
         says="for every c in (0, 1), as α → ∞",
+        changed=_CHANGED,
     )
     def tends_to_l2(self, every: list[_End], ends: dict[float, list[_End]], reached: str) -> Finding:
         off = by_c(ends, lambda end: end.off)
         # A loss that falls like e^{−margin} evens the margins out to within 1/log(1/𝓛), which goes to 0 as α grows: the
         # distance has to go like its first power. One that stays somewhere else goes like the power 0.
-        power = power_law([-end.log_loss for end in every], [end.off for end in every])
+        power = law([-end.log_loss for end in every], [end.off for end in every])
         return Finding(
             f"distance {reached}: {first_to_last(off)}; over all α and c like log(1/𝓛)^({power})",
-            is_law(power, -1, 0),
+            power.tends_to(-1, 0),
         )
 
     @control(tends_to_l2, "the direction of largest L1 margin in its place")
@@ -132,6 +133,7 @@ class Thm34(Regime):
     @claim(
         "f/Z tends to ⟨∇f(θ̄; x), h*⟩ with the printed Z = log(α^c/λ)/γ_ntk",
         says="Z = log(α^c/λ)/γ_ntk (Thm 3.4, Thm C.9)",
+        changed=_CHANGED,
     )
     def has_the_printed_size(self, ends: dict[float, list[_End]], headline: af.Run) -> Finding:
         return _size_finding(ends, 1, headline.data.test_inputs)
@@ -142,6 +144,7 @@ class Thm34(Regime):
         why="The proof of Thm C.9 has log(1/𝓛) = log A − 2(L−1)(1−c)·log α + O(log log A) with A = α^{2(L−1)}/λ. That "
         "is log(α^{2(L−1)c}/λ), not the log(α^c/λ) of its next line; the two agree for L = 3/2 only.",
         touches="Yes: the limit in Thm 3.4 is a constant times what is printed. No: the classifier is the same.",
+        where="Thm 3.4, Thm C.9",
     )
     def has_the_proved_size(self, ends: dict[float, list[_End]], headline: af.Run) -> Finding:
         return _size_finding(ends, 2, headline.data.test_inputs)
@@ -173,6 +176,7 @@ class Thm34(Regime):
         "which "
         "the condition is 1 + log 1/n𝓛 > 4(L−1)/L.",
         touches="No: log(1/𝓛) is used up to O(log log A), and the second term is never the smaller until T_max.",
+        where="App. C.2, Lemma C.7, (17)",
     )
     def is_above_the_derived(self, every: list[_End]) -> Finding:
         return _above([np.exp(end.log_loss) / end.lower(-1, -1) for end in every])
@@ -191,6 +195,7 @@ class Thm34(Regime):
         "which "
         "is negative. The chain has the sign and the log n lost.",
         touches="No: ‖h‖ → ∞, and log n over it goes to 0.",
+        where="App. C.2, proof of Thm C.9",
     )
     def margins_near_the_mean(self, every: list[_End]) -> Finding:
         return _margins_finding(every, float(np.log(len(every[0].y))))
@@ -198,13 +203,15 @@ class Thm34(Regime):
     @claim(
         "e^{λt}θ/α − θ̄ is of order α^{−L}e^{Lλt}·log A (Lemma C.5)",
         says="O(α^{−L}·log A)·e^{Lλt}",
+        changed=_CHANGED,
     )
     def moves_little(self, ends: dict[float, list[_End]], alphas: list[float]) -> Finding:
         return _moves_finding(ends, alphas, {c: -2 * c for c in ends})
 
-    @control(moves_little, "α^{−(L−1)}e^{(L−1)λt}·log A, the order of one layer less")
+    @control(moves_little, "θ/α − θ̄, with which others measure a kernel regime, in its place")
     def moves_more(self, ends: dict[float, list[_End]], alphas: list[float]) -> Finding:
-        return _moves_finding(ends, alphas, {c: -c for c in ends})
+        plain = {c: [dataclasses.replace(end, moved=end.away) for end in group] for c, group in ends.items()}
+        return self.moves_little(plain, alphas)
 
     @claim(
         "e^{λt}θ/α − θ̄ is of the size (1/γ_ntk)·α^L·e^{−Lλt}·log(α^c/λ) (§3.2.1)",
@@ -219,6 +226,7 @@ class Thm34(Regime):
         why="f = α^L·e^{−Lλt}·⟨∇f(θ̄), e^{λt}θ/α − θ̄⟩, two lines above, is of order log(1/𝓛): what multiplies the large "
         "factor is small by the same factor. Lemma C.5 has it so.",
         touches="No: the proof uses Lemma C.5.",
+        where="§3.2.1, key proof insight",
     )
     def moves_as_proved(self, ends: dict[float, list[_End]], alphas: list[float]) -> Finding:
         return _moves_finding(ends, alphas, {c: -2 * c for c in ends})
@@ -237,6 +245,7 @@ class _End:
     t: float
     w: np.ndarray
     moved: float  # ‖e^{λt}θ/α − θ̄‖
+    away: float  # ‖θ/α − θ̄‖
 
     @property
     def off(self) -> float:
@@ -293,6 +302,7 @@ def _end(run: af.Run, widest: np.ndarray) -> _End:
         t=run.spec["dynamics"]["until"],
         w=weights_of(run),
         moved=off_the_start(run),
+        away=off_the_start(run, with_decay=False),
     )
 
 
@@ -307,31 +317,31 @@ def _size_finding(ends: dict[float, list[_End]], factor: float, fresh: np.ndarra
     gamma_z = {c: np.log(end.alpha ** (factor * c) / end.decay) for c, end in largest.items()}
     worst = max(end.worst_output(fresh, gamma_z[c]) for c, end in largest.items())
     found = _share_of_c(ends)
-    # The two laws have 1 and 2 for it: to be told apart is to be within ½.
+    # The two laws have 1 and 2 for it.
     return Finding(
         f"γ_ntk·‖h‖, log log A allowed for, is log(α^{{kc}}/λ) + const with k = {found} over all α and c, for "
         f"{factor}; ‖h‖/Z at α={max(end.alpha for end in largest.values()):g}: "
         + ", ".join(f"{end.gamma * end.size / gamma_z[c]:.3f} (c={c:g})" for c, end in largest.items())
         + f"; f/Z off by up to {worst:.2f} of its largest limit over {len(fresh)} fresh x",
-        is_law(found, factor, 3 - factor),
+        found.tends_to(factor, 3 - factor),
     )
 
 
-def _share_of_c(ends: dict[float, list[_End]]) -> Interval:
+def _share_of_c(ends: dict[float, list[_End]]) -> Law:
     """k of F(e^q) = const·α^{kc}/λ with q = γ_ntk·‖h‖, by least squares; the proof's F brings the log log A."""
     every = [(c, end) for c, group in ends.items() for end in group]
     sizes = np.array([end.gamma * end.size for _, end in every])
     left = np.exp(sizes + np.log(sizes)) * [end.decay for _, end in every]
-    return power_law([end.alpha**c for c, end in every], left)
+    return law([end.alpha**c for c, end in every], left)
 
 
 def _moves_finding(ends: dict[float, list[_End]], alphas: list[float], expected: dict[float, float]) -> Finding:
-    """‖e^{λt}θ/α − θ̄‖/log A as powers of α, by c: α^{−kc} and α^{−(k−1)c} are told apart if within c/2 of it."""
+    """‖e^{λt}θ/α − θ̄‖/log A as powers of α, by c: α^{−kc}; the rival, of one layer less, is α^{−(k−1)c}."""
     powers = laws(alphas, by_c(ends, lambda end: end.moved / np.log(end.A)))
     return Finding(
-        f"‖e^{{λt}}θ/α − θ̄‖/log A goes like {in_words(powers)}, for "
+        f"‖e^{{λt}}θ/α − θ̄‖/log A goes like {in_words(powers, halves=True)}, for "
         + ", ".join(f"α^{power:g}" for power in expected.values()),
-        all(is_law(power, expected[c], expected[c] + c) for c, power in powers.items()),
+        all(power.tends_to(expected[c], expected[c] + c) for c, power in powers.items()),
     )
 
 

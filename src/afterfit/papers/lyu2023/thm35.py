@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,8 +19,8 @@ from afterfit.papers.lyu2023.regimes import (
     end_slopes,
     first_to_last,
     in_words,
-    is_law,
     kernel_regime_end,
+    law,
     laws,
     margin_flows,
     mark_shares,
@@ -36,7 +36,12 @@ __all__ = ["Thm35"]
 
 _SHARES = (1.25, 1.5, 1.9)  # 1 + c
 _BEFORE = 0.5  # of (1/λ)·log α, in the kernel regime: what is claimed of later times must not hold then
-_SEED = 14  # not seen before the criteria were written
+_DECAY = 1e-2  # λ of the flows that keep it for every α
+_SEED = 16  # not seen before the criteria were written
+_CHANGED = (
+    "Until issue 14 a power had only to be nearer to its law than to the rival. Now its interval holds the law, or the "
+    "power moves towards it. Measured since on seed 16, not seen before."
+)
 
 
 class Thm35(Regime):
@@ -53,18 +58,19 @@ class Thm35(Regime):
     )
     notes = (
         "The theorem is for every λ = Θ(α^{−p}), p > 0. With λ = 1/α, tried first, log(1/λ) is half as large at the "
-        "same α, and the limit farther off: λ = α⁻² was taken after those numbers were seen, and so was the rule that "
-        "multipliers count from a residual of 0.5 on. All rows are measured on a draw that was not seen before; their "
-        "laws in log(1/λ) were written when the numbers of another draw were known. λ = 1/α is no control, since the "
-        "theorem holds for it too: at quick scale it keeps every row but that of the direction, which goes like "
-        "log(1/λ)^(−0.255 in [−0.406, −0.104]) at c = 0.9, too slow to be told from a floor at those α. The control is "
-        "the kernel regime, at half of (1/λ)·log α."
+        "same α, and the limit farther off: λ = α⁻² was taken after those numbers were seen. All rows are measured on "
+        "a draw that was not seen before; their laws in log(1/λ) were written when the numbers of another draw were "
+        "known. λ = 1/α is no control, since the theorem holds for it too: at quick scale, on the draw of seed 14, it "
+        "kept every row but that of the direction, too slow at c = 0.9 to be told from a floor. The control is the "
+        "kernel regime, at half of (1/λ)·log α. That T_max moves by −½·log log A is the law of the bound of Lemma C.5; "
+        "with γ_ntk/(2ε_max·λ) in the place of A (lyu2023/sharpness) it is met without a bend."
     )
 
-    def runs(self, scale: str) -> dict[str, dict[At, af.Experiment]]:
+    def runs(self, scale: str) -> dict[str, dict[Any, af.Experiment]]:
         return {
             "flows": margin_flows(scale, _SHARES, _SEED, power=2),
             "earlier": margin_flows(scale, (_BEFORE, 1.0), _SEED, power=2),
+            "even": _even_flows(scale),
         }
 
     @once
@@ -129,6 +135,9 @@ class Thm35(Regime):
     @claim(
         "the multipliers move onto the smallest margins: the slack goes to 0",
         says="ν is 0 off the smallest margin at a KKT point; ν̄ᵢ/ν̄ⱼ = exp(−‖θ‖^L·(qᵢ − qⱼ))",
+        changed="That multipliers count from a residual of 0.5 on was decided after first runs. The power had to be "
+        "that of 1/log(1/λ) itself, until it went like −1.4 on seed 15 at quick scale: faster, which the claim allows. "
+        "It is held against −½ now, as the margins are. Measured since on seed 16, not seen before.",
     )
     def slack_goes(self, ends: dict[float, list[_End]]) -> Finding:
         return _slack_finding([(end, end.kkt.multipliers) for end in _settled(ends)])
@@ -157,7 +166,7 @@ class Thm35(Regime):
     def gradient_is_large_before(self, before: dict[float, list[_End]], turned: list[af.Run]) -> Finding:
         return self.gradient_is_small(before, turned)
 
-    @claim("‖θ‖ = Θ((log 1/λ)^{1/L}) (Lemma C.11)", says="of the order √(log 1/λ) for L = 2")
+    @claim("‖θ‖ = Θ((log 1/λ)^{1/L}) (Lemma C.11)", says="of the order √(log 1/λ) for L = 2", changed=_CHANGED)
     def norm_grows(self, ends: dict[float, list[_End]]) -> Finding:
         return _norm_finding(_free_of_start(ends), 0.5, 0.25)
 
@@ -181,6 +190,7 @@ class Thm35(Regime):
         "What is "
         "printed would put ‖θ‖ below the Ω((log 1/λ)^{1/L}) of the line before.",
         touches="No: Lemma C.11 is stated, and used, as it follows from 2/L.",
+        where="App. C.3, proof of Lemma C.11",
     )
     def norm_as_derived(self, ends: dict[float, list[_End]]) -> Finding:
         return self.norm_grows(ends)
@@ -240,6 +250,7 @@ class Thm35(Regime):
         "the "
         "L2 norm, the argmax is w₂*, and the two corollaries would say the same.",
         touches="No: the program before 'equivalently' is the right one.",
+        where="§3.2.3",
     )
     def widest_on_the_diamond(self, headline: af.Run, directions: _Directions) -> Finding:
         return _widest_finding(headline, directions, _dual_margin(headline), 1)
@@ -247,13 +258,14 @@ class Thm35(Regime):
     @claim(
         "with λ a power of α the kernel regime ends ½·log log A before (1/λ)·log α, up to a constant (Lemma C.5)",
         says="T_max ≥ (1/λ)·(log α − (1/L)·log log A + ΔT): a lower bound",
+        changed=_CHANGED,
     )
     def kernel_regime_ends(self, groups: dict[float, list[af.Run]]) -> Finding:
-        return _end_finding(groups[max(groups)], -1, 0)
+        return _end_finding(groups[max(groups)])
 
-    @control(kernel_regime_ends, "the law of regression, (1/λ)·(log α + ΔT) (Lemma D.2)")
-    def does_not_end_as_in_regression(self, groups: dict[float, list[af.Run]]) -> Finding:
-        return _end_finding(groups[max(groups)], 0, -1)
+    @control(kernel_regime_ends, "flows with one λ for every α, whose loss at T_max is the same")
+    def ends_together(self, even: dict[float, af.Run]) -> Finding:
+        return _end_finding([even[α] for α in sorted(even)])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -312,19 +324,19 @@ def _free_of_start(ends: dict[float, list[_End]]) -> list[_End]:
 
 
 def _slack_finding(paired: list[tuple[_End, np.ndarray]]) -> Finding:
-    """The share of multipliers off the smallest margin: like 1/log(1/λ), and not like the power 0."""
+    """The share of multipliers off the smallest margin: 1/log(1/λ) or less, the power −1, where a floor has 0."""
     slack = [float(ν @ (end.margins - 1) / (ν @ end.margins)) for end, ν in paired]
     power = power_law([np.log(1 / end.decay) for end, _ in paired], slack)
     return Finding(
         f"{len(slack)} runs with a residual below 0.5: {max(slack):.2g} to {min(slack):.2g}, like log(1/λ)^({power})",
-        is_law(power, -1, 0),
+        power.high < -0.5,
     )
 
 
 def _norm_finding(ends: list[_End], power: float, rival: float) -> Finding:
     """‖θ‖ as a power of log(1/λ)."""
-    found = power_law([np.log(1 / end.decay) for end in ends], [end.norm for end in ends])
-    return Finding(f"‖θ‖ goes like (log 1/λ)^({found}), {len(ends)} runs, for {power:g}", is_law(found, power, rival))
+    found = law([np.log(1 / end.decay) for end in ends], [end.norm for end in ends])
+    return Finding(f"‖θ‖ goes like (log 1/λ)^({found}), {len(ends)} runs, for {power:g}", found.tends_to(power, rival))
 
 
 def _widest_finding(run: af.Run, directions: _Directions, best: float, p: int) -> Finding:
@@ -345,17 +357,31 @@ def _dual_margin(run: af.Run) -> float:
     return float(linprog(np.append(np.zeros(n), 1.0), below, np.zeros(2 * d), total, [1.0]).fun)
 
 
-def _end_finding(runs: list[af.Run], power: float, rival: float) -> Finding:
-    """e^{2λT_max}/α² as a power of log A, which is e^{2ΔT} times (log A)^{−1} if T_max has −½·log log A."""
+def _even_flows(scale: str) -> dict[float, af.Experiment]:
+    """The flows up to (1/λ)·log α with one λ, for every second α."""
+    return {
+        at.α: flow.set(
+            {
+                "penalty.strength": _DECAY,
+                "dynamics.until": float(np.log(at.α) / _DECAY),
+                "dynamics.first": 1e-3 / _DECAY,
+            }
+        )
+        for at, flow in list(margin_flows(scale, (1.0,), _SEED).items())[::2]
+    }
+
+
+def _end_finding(runs: list[af.Run]) -> Finding:
+    """e^{2λT_max}/α² as a power of log A: −1 if T_max has −½·log log A, and 0 if it has not."""
     alphas = np.array([run.spec["init"]["scale"] for run in runs])
     passed = np.array([kernel_regime_end(run) for run in runs])
     decays = np.array([run.spec["penalty"]["strength"] for run in runs])
-    found = power_law(np.log(alphas**2 / decays), np.exp(2 * passed) / alphas**2)
+    found = law(np.log(alphas**2 / decays), np.exp(2 * passed) / alphas**2)
     return Finding(
         f"λT_max − log α from {passed[0] - np.log(alphas[0]):.2f} (α={alphas[0]:g}) to "
         f"{passed[-1] - np.log(alphas[-1]):.2f} (α={alphas[-1]:g}); e^{{2λT_max}}/α² like (log A)^({found}), for "
-        f"{power:g}",
-        is_law(found, power, rival),
+        "−1",
+        found.tends_to(-1, 0),
     )
 
 

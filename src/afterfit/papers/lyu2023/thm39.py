@@ -8,16 +8,15 @@ import numpy as np
 
 import afterfit as af
 from afterfit.papers import Finding, claim, control, correction, once
-from afterfit.papers._measure import Interval
 from afterfit.papers.lyu2023 import PAPER
 from afterfit.papers.lyu2023.regimes import (
     STYLES,
     At,
+    Law,
     Regime,
     by_c,
     first_to_last,
     in_words,
-    is_law,
     kernel_regime,
     laws,
     mark_shares,
@@ -216,28 +215,29 @@ class Thm39(Regime):
         "lacks a "
         "factor of 4 and V₂ of 2.",
         touches="No: constants. With them the first exponent of (26) is four times as large and its second term a "
-        "quarter: "
-        "what is printed holds all the more.",
+        "quarter: what is printed holds all the more.",
+        where="App. D.1, (23), (24), Lemmas D.1 and D.2",
     )
     def gradient_as_derived(self, headline: af.Run) -> Finding:
         return _gradient_finding(headline, {"2/n": 2 / headline.data.n})
 
     @claim(
-        "‖e^{λt}θ/α − θ̄‖ is of order e^{−cL} at (1 − c)/λ·log α (proof of Lemma D.5)",
+        "‖δ‖ = ‖e^{λt}θ/α − θ̄‖ of order e^{−cL} makes ‖h‖ = O(1) at (1 − c)/λ·log α (proof of Lemma D.5)",
         says="By Lemma D.2 ‖δ(T_c⁻)‖ = O(e^{−cL}), so that ‖h‖ = α^L·e^{−LλT_c⁻}·‖δ‖ = O(1)",
     )
     def moves_as_printed(self, groups: dict[float, list[af.Run]], alphas: list[float]) -> Finding:
-        return _moves_finding(groups, alphas, 0, 2)
+        return _size_finding({c: [np.exp(-2 * c)] * len(alphas) for c in groups}, alphas)
 
     @correction(
         moves_as_printed,
-        "‖e^{λt}θ/α − θ̄‖ = O(α^{−cL})",
-        why="Lemma D.2 has α^{−L}·e^{Lλt}, which is α^{−cL} at T_c⁻. With e^{−cL} the next line would give ‖h‖ = "
-        "O(α^{cL}).",
+        "‖δ‖ = O(α^{−cL})",
+        why="Lemma D.2 has α^{−L}·e^{Lλt}, which is α^{−cL} at T_c⁻. e^{−cL} is true, but a constant, and with it the "
+        "next line would give no more than ‖h‖ = O(α^{cL}).",
         touches="No: ‖h‖ = Θ(1) follows from α^{−cL}.",
+        where="App. D.1, proof of Lemma D.5",
     )
     def moves_as_proved(self, groups: dict[float, list[af.Run]], alphas: list[float]) -> Finding:
-        return _moves_finding(groups, alphas, 2, 0)
+        return _size_finding(by_c(groups, off_the_start), alphas)
 
     @claim(
         "observed entries are within O(α^{−2(L−1)}) (proof of Thm D.7)",
@@ -253,6 +253,7 @@ class Thm39(Regime):
         "c is "
         "lost. With λ = α^{−p} it is slower where 2(L−1)c + p < 2(L−1).",
         touches="No: it goes to 0 for every c > 0, which is all that Thm D.7 needs.",
+        where="App. D.1, proof of Thm D.7",
     )
     def fits_as_proved(self, seen: dict[float, list[float]], alphas: list[float]) -> Finding:
         return _fits_finding(laws(alphas, seen), {c: -1 - 2 * c for c in seen})
@@ -272,7 +273,7 @@ def _vanishing(what: str, gaps: dict[float, list[float]], alphas: list[float]) -
     )
 
 
-def _fits_finding(powers: dict[float, Interval], bounds: dict[float, float]) -> Finding:
+def _fits_finding(powers: dict[float, Law], bounds: dict[float, float]) -> Finding:
     """Whether errors go to 0 as fast as α^bound. The two bounds are 0.6 apart at c = 0.2: half of that decides."""
     return Finding(
         f"like {in_words(powers)}, for α^{', α^'.join(f'{bound:.1f}' for bound in bounds.values())}",
@@ -280,12 +281,14 @@ def _fits_finding(powers: dict[float, Interval], bounds: dict[float, float]) -> 
     )
 
 
-def _moves_finding(groups: dict[float, list[af.Run]], alphas: list[float], power: float, rival: float) -> Finding:
-    """‖e^{λt}θ/α − θ̄‖ as a power of α, −c times `power` or `rival`."""
-    powers = laws(alphas, by_c(groups, off_the_start))
+def _size_finding(moved: dict[float, list[float]], alphas: list[float]) -> Finding:
+    """‖h‖ = α^L·e^{−LλT}·‖δ‖ = α^{cL}·‖δ‖ as powers of α, by c: 0, and cL for a ‖δ‖ that does not go with α."""
+    powers = laws(
+        alphas, {c: [α ** (2 * c) * δ for α, δ in zip(alphas, by_α, strict=True)] for c, by_α in moved.items()}
+    )
     return Finding(
-        f"like {in_words(powers)}, for " + ", ".join(f"α^{0 - power * c:g}" for c in powers),
-        all(is_law(found, -power * c, -rival * c) for c, found in powers.items()),
+        f"‖h‖ like {in_words(powers, halves=True)}, for α^0",
+        all(power.tends_to(0, 2 * c) for c, power in powers.items()),
     )
 
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 import afterfit as af
 from afterfit.papers import Entry, Finding, claim, control, correction, once, run_all
-from afterfit.papers._measure import first_step
+from afterfit.papers._measure import first_step, share
 from afterfit.papers.notsawo2025 import PAPER
-from afterfit.papers.notsawo2025.recovery import GOAL, descent, least_l1_recovers, measured
+from afterfit.papers.notsawo2025.recovery import GOAL, descent, least_l1_recovers, measured, settling_step, slope_within
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,7 +22,13 @@ if TYPE_CHECKING:
 __all__ = ["Fig3"]
 
 _FOUND = 0.05  # ten times as strong a penalty leaves ten times as much, more than 10⁻² where a* is small
+_STRONGER = (10**-4.5, 1e-4, 10**-3.5, 1e-3)  # β, for which t₂ comes within a tenth of the steps
 _TIMES = 16  # how many times as large a* is made: a power of two, with which all numbers are scaled without rounding
+
+
+class _At(NamedTuple):
+    β: float
+    seed: int
 
 
 class _Draw(NamedTuple):
@@ -54,24 +60,27 @@ class Fig3(Entry):
         "negligible: G = Xᵀ(Xa − y) cancels the part of βH in the row space of X, and what is left of βH, in the null "
         "space, moves a. The authors' ratio leaves out the entries of H where |aᵢ| < 10⁻³, which the text does not "
         "say; here nothing is left out. (4) The ratio crosses 1 where the training error comes to its plateau, "
-        "whatever β; at a fixed error, such as 10⁻³, it does for one β alone.\n\n"
-        "Two criteria were changed after numbers had been seen, and are measured on new seeds: the crossing was to be "
-        "within 1/σ²_min(X) of the first step with a training error of 10⁻³ (quick scale, seed 1: 1.02 of it), and the "
-        "draws were given β = 10⁻⁵, with which four of twenty were still on their way at the last step."
+        "whatever β, at a time that grows like log(1/β); at a fixed error, such as 10⁻³, it does for one β alone."
     )
 
-    def runs(self, scale: str) -> dict[str, af.Experiment | dict[int, af.Experiment]]:
+    def runs(self, scale: str) -> dict[str, af.Experiment | dict[_At, af.Experiment] | dict[float, af.Experiment]]:
         n, s, N, steps = (100, 5, 30, 1_000_000) if scale == "paper" else (40, 2, 18, 500_000)
         task, beta = measured(n, s, N, snr=1e8), 1e-5
         run = descent(task, 0.1, beta, steps, seed=1)
         larger = run.set({"task.scale": _TIMES / float(np.sqrt(n))})
         strength, init = {"penalty.strength": _TIMES * beta}, {"init.scale": _TIMES * 1e-6}
         fit = run.set({"dynamics.steps": 5000})
+        fits = {
+            _At(β, seed): fit.set({"penalty.strength": β, "seed": seed})
+            for seed in range(21, 26)
+            for β in (1e-8, 1e-9, 1e-10, 1e-11, 1e-12)
+        }
         return {
             "run": run,
-            "fits": {seed: fit.set({"seed": seed}) for seed in range(11, 16)},
+            "fits": fits,
             "free": run.set({"penalty.strength": 0.0}),
             "weaker": fit.set({"penalty.strength": beta / 100}),
+            "stronger": {β: run.set({"penalty.strength": β, "dynamics.steps": steps // 10}) for β in _STRONGER},
             "many": descent(measured(n, s, 2 * n, snr=1e8), 0.1, beta, steps, seed=1),
             "larger": larger.set(strength | init),
             "nearer": larger.set(init),
@@ -118,15 +127,15 @@ class Fig3(Entry):
 
     @once
     def draws(self, run: af.Run, scale: str, progress: Progress) -> list[_Draw]:
-        """Ten draws with N measurements and ten with fewer, of which some cannot be solved; the penalty is ten times as
+        """Ten draws with N measurements and ten with fewer, of which most cannot be solved; the penalty is ten times as
         strong, with which as many steps go ten times as far.
         """
-        many, few = len(run.data.targets), 20 if scale == "paper" else 7
+        many, few = len(run.data.targets), 15 if scale == "paper" else 5
         stronger = run.experiment.set({"penalty.strength": 1e-4, "observations": 20})
         experiments = {
             f"seed {seed} N={N}": stronger.set({"seed": seed, "task.N": N, "task.variance": 1 / N})
             for N in (few, many)
-            for seed in range(10, 20)
+            for seed in range(30, 40)
         }
         others = run_all(experiments, f"{self.id}: draws", progress).values()
         errors = [float(other.curves["test_error"][-1]) for other in others]
@@ -147,6 +156,7 @@ class Fig3(Entry):
         why="At the end Xᵀ(y − Xa) = β·sign(a) on the support S of a*; the norm of the left side, with the columns of "
         "S alone, is at most σ_max(X_S)·‖Xa − y‖₂, and that of the right side is β√s.",
         touches="No: 10⁻⁶ is an observation in the text, and no theorem uses it.",
+        where="§3.1, the text on Fig. 3",
     )
     def fits_first(self, run: af.Run, t1: float, t2: float) -> Finding:
         g, time = run.curves["train_loss"].values, run.curves["time"].values
@@ -162,7 +172,7 @@ class Fig3(Entry):
     @claim("recovery comes much later", says="after a long training time")
     def recovers_late(self, run: af.Run) -> Finding:
         # Two decades of time, which are to be seen on the figure's logarithmic axis.
-        verdict, alpha = _judged(run), run.spec["dynamics"]["lr"]
+        verdict, alpha = _judged(run), _alpha(run)
         t1, t2 = (t or np.inf for t in (verdict.t_fit, verdict.t_gen))
         return Finding(
             f"t₁={t1:.3g} (step {t1 / alpha:.3g}), t₂={t2:.3g} (step {t2 / alpha:.3g}): {verdict.kind}",
@@ -192,23 +202,34 @@ class Fig3(Entry):
     def fits_alone(self, free: af.Run) -> Finding:
         return _as_closely(free, np.inf)
 
-    @claim("the gradient ratio crosses 1 at t₁", says="G dominates βH until memorisation at t₁")
-    def penalty_takes_over(self, fits: dict[int, af.Run]) -> Finding:
-        return _end_of_fit(fits, lambda run: (_crossing(run), "where ‖G‖ = β‖H‖"))
+    @claim(
+        "the gradient ratio crosses 1 at t₁, which grows like log(1/β)/log(1/ρ₂), ρ₂ = 1 − ασ²_min(X)",
+        says="G dominates βH until memorisation at t₁; t₁ = log(1 + (1 − ρ₂)‖a₁ − â‖₂/(αβ√n))/log(1/ρ₂), (78)",
+        changed="The crossing was to be within 1/σ²_min(X) of the first step with a training error of 10⁻³ (1.02 of "
+        "it), then at no more than twice the plateau of that error (1.36 to 1.96). It is a law now, on new seeds. "
+        "The 0.1 about b = 1 was written down after a pilot on three other draws, where b was 0.88 to 1.02 by decades.",
+    )
+    def penalty_takes_over(self, fits: dict[_At, af.Run]) -> Finding:
+        return _end_of_fit(fits.values(), _crossing, "the step with ‖G‖ = β‖H‖")
 
-    @control(penalty_takes_over, "three times 1/σ²_min(X) earlier")
-    def too_early(self, fits: dict[int, af.Run]) -> Finding:
-        return _end_of_fit(fits, lambda run: (_crossing(run) - 3 * _slowest(run), "before it"))
+    @control(penalty_takes_over, "the first step with a training error of 10⁻³")
+    def at_a_fixed_error(self, fits: dict[_At, af.Run]) -> Finding:
+        return _end_of_fit(fits.values(), lambda run: (_judged(run).t_fit or np.inf) / _alpha(run), "that step")
 
-    @control(penalty_takes_over, "t₁ by 10⁻³ with β a hundredth")
-    def at_a_fixed_error(self, weaker: af.Run) -> Finding:
-        return _end_of_fit({0: weaker}, lambda run: (_judged(run).t_fit or np.inf, "t₁"))
+    @control(penalty_takes_over, "t₂")
+    def at_the_end(self, run: af.Run, stronger: dict[float, af.Run]) -> Finding:
+        return _end_of_fit(
+            [run, *stronger.values()],
+            lambda run: settling_step(run.curves["step"].values, run.curves["test_error"].values),
+            "t₂",
+        )
 
     @once
     def ratios_after(self, run: af.Run, weaker: af.Run) -> list[np.ndarray]:
         """‖G‖/(β‖H‖) from twice the crossing on until t₂, for β and for a hundredth of it."""
         return [
-            _ratio(each)[_between(each, 2 * _crossing(each), _judged(each).t_gen or np.inf)] for each in (run, weaker)
+            _ratio(each)[_between(each, 2 * _alpha(each) * _crossing(each), _judged(each).t_gen or np.inf)]
+            for each in (run, weaker)
         ]
 
     @claim(
@@ -226,6 +247,7 @@ class Fig3(Entry):
         why="G = Xᵀ(Xa − y) lies in the row space of X, where it follows −βPH, P the projection on it: so ‖G‖ ≤ β‖H‖, "
         "and at the end −G = β·sign(a) on the support. Only β(1 − P)H, in the null space, moves a.",
         touches="No: that the penalty alone moves a along the interpolating set holds of β(1 − P)H.",
+        where="§3.1, the text on Fig. 3; App. C.4",
     )
     def penalty_balances(self, run: af.Run, ratios_after: list[np.ndarray]) -> Finding:
         least = float(np.sqrt(np.mean(run.data.truth != 0)))
@@ -263,16 +285,20 @@ class Fig3(Entry):
     @claim(
         "recovery on the draws where the convex program recovers",
         says="a* is the minimum-ℓ₁ solution when N is large enough, and descent finds it",
+        changed="The draws had β = 10⁻⁵, with which four of twenty were still on their way at the last step. Nine of "
+        "ten were to agree, without an interval; with one, and N = 7 for the fewer ones at quick scale, 19 of 20 "
+        "agreed where one answer for all would on 17. It is N = 5 now, at paper scale 15 for 20, on new seeds.",
     )
     def recovers_where_possible(self, draws: list[_Draw]) -> Finding:
-        # All but one in ten, which may be still on its way at the last step.
-        agree = sum(d.found == d.possible for d in draws)
+        # More often, by the interval of the share, than one and the same answer for all draws would agree.
+        possible, agreed = sum(d.possible for d in draws), share(sum(d.found == d.possible for d in draws), len(draws))
+        guessed = max(possible, len(draws) - possible) / len(draws)
         near, far = ([d.error for d in draws if d.found == found] for found in (True, False))
         return Finding(
             f"of {len(draws)} draws, half with fewer measurements, descent recovers {len(near)} (errors up to "
             f"{max(near, default=np.nan):.2g}; of the others from {min(far, default=np.nan):.2g} on), the linear "
-            f"program {sum(d.possible for d in draws)}; they agree on {agree}",
-            agree >= 0.9 * len(draws),
+            f"program {possible}; they agree on a share {agreed}, and one answer for all would on {guessed:.2f}",
+            agreed.low > guessed,
         )
 
     @control(recovers_where_possible, "the program's answer for the other number of measurements")
@@ -323,29 +349,28 @@ def _ratio(run: af.Run) -> np.ndarray:
     return (run.curves["loss_gradient"] / run.curves["penalty_gradient"]).values
 
 
+def _alpha(run: af.Run) -> float:
+    return run.spec["dynamics"]["lr"]
+
+
 def _crossing(run: af.Run) -> float:
-    """When the penalty's gradient overtakes that of the loss."""
-    return run.spec["dynamics"]["lr"] * first_step(run.curves["step"].values, _ratio(run), 1.0)
+    """The step at which the penalty's gradient overtakes that of the loss."""
+    return first_step(run.curves["step"].values, _ratio(run), 1.0)
 
 
-def _slowest(run: af.Run) -> float:
-    """1/σ²_min(X), in which the slowest part of the residual falls by a factor e."""
-    return float(np.linalg.svd(run.data.inputs, compute_uv=False)[-1] ** -2)
-
-
-def _end_of_fit(fits: dict[int, af.Run], read: Callable[[af.Run], tuple[float, str]]) -> Finding:
-    # The residual is a part that βH holds up and one that still falls. Where ‖G‖ = β‖H‖ the second is the smaller one,
-    # so that the error is within twice its plateau, read here when the slowest part has fallen by another e¹⁰. And
-    # until then G was the larger.
-    excess, before, words = [], [], ""
-    for run in fits.values():
-        time, words = read(run)
-        excess.append(float(_at(run, "train_error", time) / _at(run, "train_error", time + 10 * _slowest(run))))
-        before.append(float(_ratio(run)[run.curves["time"].values < 0.9 * time].min()))
+def _end_of_fit(runs: Iterable[af.Run], step: Callable[[af.Run], float], words: str) -> Finding:
+    # The slowest part of G falls like ρ₂ᵗ, and with it G comes down to β‖H‖: log(1/ρ₂)·t = b·log(1/β) + c with b = 1.
+    # A next part that falls nearly as slowly takes up to 0.3/τ from b, τ = log(1/ρ₂)·t ≥ 10; there may be a few: 0.1.
+    by_draw: dict[int, list[tuple[float, float]]] = {}
+    for run in runs:
+        rate = -np.log1p(-_alpha(run) * np.linalg.svd(run.data.inputs, compute_uv=False)[-1] ** 2)
+        point = (-np.log(run.spec["penalty"]["strength"]), rate * step(run))
+        by_draw.setdefault(run.spec["seed"], []).append(point)
+    law, strengths = slope_within(list(by_draw.values())), [np.exp(-x) for x, _ in next(iter(by_draw.values()))]
     return Finding(
-        f"{len(fits)} draws: the training error {words} is {min(excess):.2f} to {max(excess):.2f} times its plateau; "
-        f"‖G‖/(β‖H‖) is at least {min(before):.2f} up to 0.9 of this time",
-        max(excess) <= 2 and min(before) > 1,
+        f"{words} times log(1/ρ₂) is b·log(1/β) + c with b = {law}, c by draw; {len(by_draw)} draws, β = "
+        f"{min(strengths):.0e} to {max(strengths):.0e}",
+        law.low >= 0.9 and law.high <= 1.1,
     )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 import afterfit as af
 from afterfit.papers import Finding
-from afterfit.papers._measure import power_law, share
+from afterfit.papers._measure import power_law
 
 __all__ = [
     "LAWS",
@@ -24,7 +24,6 @@ __all__ = [
     "is_rank_isometry",
     "is_welch",
     "printed_coherence",
-    "stays_incoherent",
 ]
 
 SLACK = 1e-9  # rounding; linear programs are good to 1e-7, and what rests on them gets 1e-6
@@ -112,20 +111,6 @@ def bounds_isometry(matrices: list[np.ndarray]) -> Finding:
         f"{len(matrices)} matrices: the equalities hold to {max(equal):.1g}; a smaller side is at most "
         f"{max(shares):.3f} of the larger",
         max(equal) <= SLACK and max(shares) <= 1 + SLACK,
-    )
-
-
-def stays_incoherent(phi: np.ndarray, M: list[np.ndarray], powers: tuple[float, ...]) -> Finding:
-    """Whether μ(Mᵀ, Φ) exceeds 2√ln(nN)/n^C₁ no more often than Thm G.4 allows with C₂ = 1, for such C₁."""
-    N, n = M[0].shape
-    allowed = 1 / (n * N)
-    mu = np.array([af.theory.sensing.coherence(x.T, phi) for x in M])  # of every C₁: μ does not see the scale of M
-    exceeded = {C1: share(int(np.sum(mu > 2 * np.sqrt(np.log(n * N)) / n**C1)), len(M)) for C1 in powers}
-    return Finding(
-        f"n={n}, N={N}, C₂=1: the bound is exceeded by μ, {np.median(mu):.3g} in the median, in a share "
-        + ", ".join(f"{often} (C₁={C1:g})" for C1, often in exceeded.items())
-        + f" of {len(M)} draws, allowed {allowed:.2%}",
-        all(often.low <= allowed for often in exceeded.values()),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 __all__ = [
     "ETAS",
     "GOALS",
+    "Ball",
     "Draw",
     "Path",
-    "descended_ratio",
     "draw_excess",
     "draw_fits",
     "draw_steps",
@@ -141,6 +141,12 @@ class Path:
         before = self.t <= self.first(goal)
         return float(np.linalg.norm(self.weights[before] - self.weights[0], axis=1).max())
 
+    @property
+    def fitted_distance(self) -> float:
+        """‖â − x₀‖, â the nearest zero of g."""
+        missing = self.run.data.targets - self.run.data.inputs @ self.weights[0]
+        return float(np.linalg.norm(af.theory.min_l2(self.run.data.inputs, missing)))
+
     def eta(self, share: float) -> float:
         """η: a share of ‖â‖₁ − h_g*, â the least-squares solution."""
         fitted = af.theory.min_l2(self.run.data.inputs, self.run.data.targets)
@@ -191,9 +197,45 @@ class Draw:
             limits = af.theory.step_sizes(start.problem, start.initial, radius, penalty_slope=1.0)
         return cls(run.spec["seed"], loss, squares, radius, limits)
 
+    @property
+    def chi(self) -> float:
+        """χ of a ball that reaches a zero of g: twice the least non-zero singular value of X, squared."""
+        return 2 * float(self.squares[0])
+
     def guaranteed(self, alpha: float, beta: float) -> float:
         """ζ of (9): the least ε_g/g(x₀) that is guaranteed, with ‖H‖₂ ≤ √p for the L_h that is printed."""
         return (beta / self.limits.beta_max) ** self.limits.exponent(alpha)
+
+
+class Ball(NamedTuple):
+    """A ball B(x₀, r): g(x₀), the χ that is expected, the least ‖∇g‖²/g that descent finds, and how far x goes."""
+
+    radius: float
+    loss: float
+    chi: float
+    found: float
+    way: float
+
+    @classmethod
+    def of(cls, path: Path, draw: Draw, radius: float, starts: int) -> Ball:
+        """A ball about x₀ of a run; the ratio is descended from so many points of it."""
+        found = _descended_ratio(path.run, radius, starts)
+        return cls(radius, draw.loss, draw.chi, found, path.way(GOALS[-1] * path.g[0]))
+
+
+def _descended_ratio(run: af.Run, radius: float, starts: int) -> float:
+    """χ by descent of ‖∇g‖²/g, the model given as any function: that it is linear is not used."""
+    import jax
+
+    initial = np.asarray(af.theory.instance_of(run).initial["weights"])
+    model = af.models.Function(_predicted, initial)
+    with jax.enable_x64(True):
+        start = af.theory.posed(dataclasses.replace(run.experiment, model=model, init=af.inits.Own()))
+        return af.theory.chatterjee_lojasiewicz(start.problem, start.initial, radius, starts=starts).least
+
+
+def _predicted(a: Any, x: Any) -> Any:
+    return a @ x
 
 
 def largest_penalty(task: af.tasks.Task, seed: int) -> float:
@@ -235,17 +277,6 @@ def gapless_times(alphas: Sequence[float], largest: float) -> np.ndarray:
 
     logs = [[brentq(left, -5, 80, args=(alpha, goal)) for goal in GOALS] for alpha in alphas]
     return np.exp(np.array(logs, dtype=float))
-
-
-def descended_ratio(run: af.Run, radius: float) -> float:
-    """χ by descent of ‖∇g‖²/g, the model given as any function: that it is linear is not used."""
-    import jax
-
-    initial = np.asarray(af.theory.instance_of(run).initial["weights"])
-    model = af.models.Function(lambda a, x: a @ x, initial)
-    with jax.enable_x64(True):
-        start = af.theory.posed(dataclasses.replace(run.experiment, model=model, init=af.inits.Own()))
-        return af.theory.chatterjee_lojasiewicz(start.problem, start.initial, radius).least
 
 
 def draw_fits(ax: Axes, paths: Sequence[Path], limits: af.theory.StepSizes) -> None:

@@ -26,6 +26,7 @@ __all__ = [
     "measured",
     "power_law_within",
     "settling_step",
+    "slope_within",
 ]
 
 GOAL = 1e-3  # the relative error that counts as reached in the notebooks
@@ -154,11 +155,16 @@ def power_law_within(
     groups: Sequence[Sequence[Recovery]], x: Callable[[Recovery], float], y: Callable[[Recovery], float]
 ) -> Interval:
     """The exponent p of y = C·xᵖ with a constant C for each group, by least squares, with Student's interval."""
+    return slope_within([[(np.log(x(cell)), np.log(y(cell))) for cell in group] for group in groups])
+
+
+def slope_within(groups: Sequence[Sequence[tuple[float, float]]]) -> Interval:
+    """The slope b of y = bx + c, c a constant for each group of (x, y), by least squares, with Student's interval."""
     from scipy.stats import t
 
-    logs = [[np.log([of(cell) for cell in group]) for group in groups] for of in (x, y)]
-    across, up = (np.concatenate([values - values.mean() for values in each]) for each in logs)
-    slope, free = float(across @ up / (across @ across)), len(up) - len(groups) - 1
+    centred = np.concatenate([np.array(group) - np.mean(group, axis=0) for group in groups])
+    (across, up), free = centred.T, len(centred) - len(groups) - 1
+    slope = float(across @ up / (across @ across))
     scatter = np.linalg.norm(up - slope * across) / np.linalg.norm(across) / np.sqrt(free)
     half = float(t.ppf(0.975, free) * scatter)
     return Interval(slope, slope - half, slope + half)

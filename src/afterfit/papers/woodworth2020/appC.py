@@ -139,6 +139,7 @@ class AppC(Entry):
         why="The derivative of |x| is sign(x): a weight that moves away from 0 grows in magnitude. The minus sign of "
         "the gradient, which (12) and (14) have, comes with u̇ and v̇.",
         touches="No: u and v have the same sign before their velocities either way, and equal magnitudes follow.",
+        where="App. C, (11) and (13)",
     )
     def signs_corrected(self, rates: _Rates) -> Finding:
         return _are_the_rates(rates, lambda at: np.sign(at.weights) * at.velocity)
@@ -156,6 +157,7 @@ class AppC(Entry):
         why="The derivative of the square (⟨u ⊙ v, xₙ⟩ − yₙ)² in u is 2(⟨u ⊙ v, xₙ⟩ − yₙ)·v ∘ xₙ: the residual to the "
         "first power.",
         touches="No: |u| and |v| have the same rate either way where |u| = |v|, and both are 0 where that is 0.",
+        where="App. C, (12) and (14)",
     )
     def moves_without_the_square(self, rates: _Rates) -> Finding:
         return _are_the_rates(rates, lambda at: -2 * np.sign(at.weights) * at.others * at.pulled(1))

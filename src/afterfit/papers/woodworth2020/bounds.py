@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 import numpy as np
 
 import afterfit as af
 from afterfit.papers._paths import initial
 
-__all__ = ["Start", "lifted", "measurements", "start_of"]
+__all__ = ["Start", "lifted", "measurements", "start_of", "tangent_at"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,16 +55,6 @@ class Start:
         straight = 2 * np.sqrt(self.largest) * np.sqrt(1 + self.gamma / self.mu) * self.misfit
         return curved / (self.least**2 * self.mu**1.5) + straight / (self.least * np.sqrt(self.mu))
 
-    @property
-    def order(self) -> float:
-        """1/(α√k) + α, of (69)."""
-        return 1 / (self.alpha * np.sqrt(self.k)) + self.alpha
-
-    @property
-    def order_apart(self) -> float:
-        """1/(α³k^{3/2}) + 1/(α√k) + α, of (70)."""
-        return self.mu**-1.5 + self.order
-
     def lifted(self) -> Start:
         """The same with λ and Λ of the measurements ½[0 X; Xᵀ 0], whose squares are half those of X."""
         return dataclasses.replace(self, least=self.least / 2, largest=self.largest / 2)
@@ -83,10 +74,10 @@ def lifted(X: np.ndarray) -> np.ndarray:
     return bar
 
 
-def start_of(run: af.Run) -> Start:
-    """The start of a run, with μ = α²k as in (90)."""
+def start_of(run: af.Run, W0: np.ndarray | None = None) -> Start:
+    """The start of a run, with μ = α²k as in (90); `W0` is W(0), where it is known."""
     X, alpha, k = measurements(run), run.spec["init"]["scale"], run.spec["model"]["rank"]
-    d, W = len(run.data.truth), initial(run).reshape(-1, k)
+    d, W = len(run.data.truth), (initial(run) if W0 is None else W0).reshape(-1, k)
     rows = X.reshape(len(X), -1)
     eigenvalues = np.linalg.eigvalsh(rows @ rows.T)
     mu, target = alpha**2 * k, rows @ np.ravel(run.data.truth)
@@ -103,3 +94,16 @@ def start_of(run: af.Run) -> Start:
         largest=float(eigenvalues[-1]),
         linear=float(np.sqrt(residual @ np.linalg.solve(rows @ rows.T, residual) / (2 * mu))),
     )
+
+
+def tangent_at(run: af.Run, W0: np.ndarray, times: Sequence[float] | np.ndarray) -> np.ndarray:
+    """W_TK at each of `times` from the start W(0) of a run, one row a time.
+
+    For f = y(0) + J(W − W(0)) the flow of ‖f − y*‖² is W(0) − Jᵀ(JJᵀ)⁻¹(1 − exp(−2JJᵀt))(y(0) − y*).
+    """
+    X, (U, V) = measurements(run), W0.reshape(2, len(run.data.truth), -1)
+    J = np.concatenate([X @ V, np.swapaxes(X, 1, 2) @ U], axis=1).reshape(len(X), -1)
+    rates, axes = np.linalg.eigh(J @ J.T)
+    residual = axes.T @ np.tensordot(X, U @ V.T - run.data.truth, axes=2)
+    fitted = -np.expm1(-2 * np.outer(times, rates)) / rates * residual
+    return W0 - fitted @ axes.T @ J

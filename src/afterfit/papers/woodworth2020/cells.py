@@ -31,9 +31,10 @@ class Cell:
     off_kernel: float  # what kernel regression does not explain of the movement, as a share of it
 
     @classmethod
-    def of(cls, run: af.Run) -> Cell:
+    def of(cls, run: af.Run, unit: np.ndarray | None = None) -> Cell:
+        """Of a run, the start of which is α times `unit`, if that is known."""
         k, hidden = run.spec["model"]["rank"], run.data.test_inputs.mask > 0
-        U, V = initial(run).reshape(2, -1, k)
+        U, V = (initial(run) if unit is None else run.spec["init"]["scale"] * unit).reshape(2, -1, k)
         M, Y = run.params["U"] @ run.params["V"].T, run.data.truth
         nuclear, zeros = float(np.linalg.norm(Y, "nuc")), np.where(hidden, 0, Y)
         return cls(
@@ -84,7 +85,15 @@ class Grid:
 
     @classmethod
     def of(cls, runs: Iterable[af.Run]) -> Grid:
-        cells = sorted((Cell.of(run) for run in runs), key=lambda cell: (cell.alpha, cell.k, cell.seed))
+        units: dict[tuple[int, int], np.ndarray] = {}  # starts of one width and seed differ by the factor α only
+
+        def cell(run: af.Run) -> Cell:
+            place = run.spec["model"]["rank"], run.spec["seed"]
+            if place not in units:
+                units[place] = initial(run) / run.spec["init"]["scale"]
+            return Cell.of(run, units[place])
+
+        cells = sorted(map(cell, runs), key=lambda cell: (cell.alpha, cell.k, cell.seed))
         alphas, widths, seeds = (sorted({getattr(c, name) for c in cells}) for name in ("alpha", "k", "seed"))
         return cls(cells, alphas, widths, seeds)
 

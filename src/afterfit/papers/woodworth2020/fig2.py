@@ -93,6 +93,7 @@ class Fig2(Entry):
         why="p_z > 0 at u = 0 and for large u, and p_z < 0 between: at z = 1 it is 2 at u = 0 and −11 at u = 1. Both "
         "roots are stationary values of ‖w − 1‖² on w₊² − w₋² = z; the larger is that on the branch w₊ < 0.",
         touches="No: r itself, Fig. 2 and what is said of them are of the smaller root.",
+        where="§4, after (9)",
     )
     def is_the_smaller_of_two(self) -> Finding:
         """To 10⁻⁷: the roots of a quartic are found to 10⁻¹⁰ or so, the search to half the digits of z at least."""
@@ -115,6 +116,7 @@ class Fig2(Entry):
         "Q_α has it.",
         touches="No: a factor that does not depend on β moves no minimiser. Without it R_α would not approach ‖β‖₁ as "
         "α → 0, as the paper rightly says that it does.",
+        where="§4, after (9)",
     )
     def sums_r_times_the_square(self) -> Finding:
         return _is_the_sum(lambda alpha: alpha**2)

@@ -136,6 +136,7 @@ class Shape(Entry):
         why="√(4 + z²) = |z| + 2/|z| + … and |z|·arcsinh(|z|/2) = |z|log|z| + 1/|z| + …, so that "
         "q(z) = 2 − √(4 + z²) + z·arcsinh(z/2) = |z|log|z| − |z| + 2 − 1/|z| + …: the terms −|z| + 2 are lost.",
         touches="No: −|z| + 2 is of lower order than |z|log|z|, and (7) holds as printed.",
+        where="§4, before (7)",
     )
     def with_lower_terms(self) -> Finding:
         return _asymptote(lambda z: z * np.log(z) - z + 2)

@@ -191,6 +191,7 @@ class Thm2(Entry):
         "and Xβ = y, then by Lemma 5 Q(β) ≥ (1 − η)(1 + ε)r·ln(1/α²) = (1 + η)r·ln(1/α²) ≥ Q(β*) ≥ Q(β^∞). Q is "
         "strictly convex, so β^∞ is not beyond such a β on a line from β*: ‖β^∞‖₁ ≤ (1 + ε)r. (46) is not needed.",
         touches="No: Thm 2 for L1 holds as printed, by this proof.",
+        where="App. E, proof of Thm 2, before (44)",
     )
     def by_lemma_5_with_1_plus_epsilon(self) -> Finding:
         return _l1_step(lambda epsilon: 1 + epsilon)
@@ -211,6 +212,7 @@ class Thm2(Entry):
         "4α²Q(β) ≥ (1 − η)(1 + ε)‖β*‖₂² = (1 + η)‖β*‖₂² ≥ 4α²Q(β*), and strict convexity ends it as for L1. "
         "(48) moreover takes (1 + 2ε)² for 1 + 2ε.",
         touches="No: Thm 2 for L2 holds as printed, by this proof.",
+        where="App. E, proof of Thm 2, before (47)",
     )
     def by_lemma_7_with_the_root(self) -> Finding:
         return _l2_step(lambda epsilon: np.sqrt(1 + epsilon))
