@@ -45,7 +45,7 @@ class Bounds(Entry):
         "L1 margin."
     )
     notes = (
-        "The proof of Thm E.4 refers to (41) for (39). The bounds were checked where they are 0.91 until issue 14, "
+        "The proof of Thm E.4 refers to (41) for (39). The bounds were checked where they are 0.91 at first, "
         "which a guess keeps. How many examples are needed grows with k more slowly than k² and k: the orders of "
         "§3.2.3 are bounds, and are attained in d alone. The training sets are others than those seen before, and so "
         "are the draws of the bounds. With d up to 160 alone what L1 needs went like d^(0.347 in [0.185, 0.508]), not "

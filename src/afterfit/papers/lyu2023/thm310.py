@@ -166,7 +166,7 @@ class Thm310(Regime):
     @claim(
         "the KKT residual of R2 goes to 0 with α",
         says="every limit point is a KKT point, for every c > 0, as α → ∞",
-        changed="After first runs c = 0.25 was left out, the start having not gone by then, and with issue 14 α = 10, "
+        changed="After first runs c = 0.25 was left out, the start having not gone by then, and later α = 10, "
         f"where λ = 1/α is not small and the data are misfitted by 80 %. {_WRITTEN}",
     )
     def tends_to_kkt(self, ends: dict[float, list[_End]], logs: list[float], reached: str) -> Finding:
@@ -284,8 +284,8 @@ class Thm310(Regime):
     @claim(
         "Thm 3.12: ‖W − X*‖_F ≲ √λ·‖X*‖_*·μ²·log d",
         says="with probability 1 − d^{−3}, up to a constant, if N ≳ μ⁴·d·log²d",
-        changed="The quick scale had d = 10, where in 1 of 20 draws half of the entries did not tell the others: with "
-        "issue 14 it has d = 12, on draws not seen before. Nothing was changed at paper scale.",
+        changed="The quick scale had d = 10, where in 1 of 20 draws half of the entries did not tell the others. It "
+        "has d = 12, on draws not seen before. Nothing was changed at paper scale.",
     )
     def recovers(self, drawn: dict[int, af.Run], errors: dict[float, float]) -> Finding:
         return _recovery_finding(errors, [_error(weights_of(run), run) for run in drawn.values()], drawn)

@@ -37,7 +37,7 @@ __all__ = ["Thm34"]
 _SHARES = (0.2, 0.5, 0.8)  # 1 − c
 _SEED = 15  # not seen before the criteria were written
 _CHANGED = (
-    "Until issue 14 distances had to fall with each α; then a power had only to be nearer to its law than to the "
+    "At first distances had to fall with each α; then a power had only to be nearer to its law than to the "
     "rival. Now its interval holds the law, or the power moves towards it. Measured since on seed 15, not seen before."
 )
 

@@ -39,7 +39,7 @@ _BEFORE = 0.5  # of (1/λ)·log α, in the kernel regime: what is claimed of lat
 _DECAY = 1e-2  # λ of the flows that keep it for every α
 _SEED = 16  # not seen before the criteria were written
 _CHANGED = (
-    "Until issue 14 a power had only to be nearer to its law than to the rival. Now its interval holds the law, or the "
+    "At first a power had only to be nearer to its law than to the rival. Now its interval holds the law, or the "
     "power moves towards it. Measured since on seed 16, not seen before."
 )
 

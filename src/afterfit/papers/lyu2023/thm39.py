@@ -52,7 +52,7 @@ class Thm39(Regime):
     notes = (
         "Cor. D.6 has α → 0 for α → ∞; §3.3.1 sends the reader to App. C.2 for a proof that is in D.1. A start of α = "
         "3 "
-        "was left out after first runs, in which the kernel regime had not begun. Until issue 14 errors were asked to "
+        "was left out after first runs, in which the kernel regime had not begun. At first errors were asked to "
         "fall for each larger α and between the last two α; the laws over all α were written when those numbers were "
         "known, and are measured on draws that were not."
     )
