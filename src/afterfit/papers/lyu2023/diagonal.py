@@ -146,7 +146,7 @@ def _times(
 def _norm(run: af.Run, rate: float = 1.0, since: float = 0.0) -> Finding:
     """‖θ‖ against α·exp(−λt), or its like with another rate, for a time of 1/λ, in which the law falls by e."""
     α, λ = _knobs(run)
-    part = run.curves["norm_l2"].sel(time=slice(since / λ, (since + 1) / λ))
+    part = run.curves["norm_l2"].interp(time=np.linspace(since, since + 1, 21) / λ)
     ratio = part / (α * np.exp(-rate * λ * part["time"]))
     return Finding(
         f"‖θ‖/{'(α·exp(−λt))' if rate else 'α'} between {float(ratio.min()):.4g} and {float(ratio.max()):.4g} from "

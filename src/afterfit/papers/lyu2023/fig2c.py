@@ -136,7 +136,12 @@ class Fig2c(Entry):
         "it moves earlier up to the decay that cannot be fitted",
         says="increasing weight decay makes the transition happen earlier; however, when weight decay surpasses a "
         "small threshold, it hinders the optimisation of the training loss",
-        fails={"quick": "Half-way at t = 3.96·10³ under λ = 10⁻³, and at 4.38·10³ under 3·10⁻³, which keeps its fit."},
+        fails={
+            "quick": "Half-way at t = 3.96·10³ under λ = 10⁻³, and at 4.38·10³ under 3·10⁻³, which keeps its fit.",
+            "paper": "Under λ = 10⁻³, which keeps its fit, half of the test examples are not right by t = 10⁴, ten times "
+            "1/λ, where the run ends; under 3·10⁻⁴ they are from 1.66·10⁴ on. Whether it would come before that is not "
+            "told: steps get short there.",
+        },
         changed="The time is that from which on half of the test examples are right at every observation: on seeds 8 "
         "to 10 of the small net under λ = 3·10⁻³ they are and are not in turns, and by the time of the verdict, which "
         "forgives lapses, it came earlier on seed 8 and not on 9 and 10. Measured at quick scale on seed 11, where by "
@@ -150,9 +155,10 @@ class Fig2c(Entry):
             bool(lost) and _falls(list(half.values())),
         )
 
-    @passing(is_earlier_throughout, "the same without λ = 3·10⁻³")
+    @passing(is_earlier_throughout, "the same without the strongest decay that can be fitted")
     def is_earlier_but_for_one(self, rising: dict[float, af.Run], lost: list[float]) -> Finding:
-        return self.is_earlier_throughout({λ: run for λ, run in rising.items() if λ <= _STRONGEST or λ in lost}, lost)
+        strongest = max(λ for λ in rising if λ not in lost)
+        return self.is_earlier_throughout({λ: run for λ, run in rising.items() if λ != strongest}, lost)
 
     @control(is_earlier_throughout, "the time of the fit")
     def fit_is_earlier_throughout(self, rising: dict[float, af.Run], lost: list[float]) -> Finding:
