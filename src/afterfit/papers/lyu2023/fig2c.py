@@ -138,9 +138,9 @@ class Fig2c(Entry):
         "small threshold, it hinders the optimisation of the training loss",
         fails={
             "quick": "Half-way at t = 3.96·10³ under λ = 10⁻³, and at 4.38·10³ under 3·10⁻³, which keeps its fit.",
-            "paper": "Under λ = 10⁻³, which keeps its fit, half of the test examples are not right by t = 10⁴, ten times "
-            "1/λ, where the run ends; under 3·10⁻⁴ they are from 1.66·10⁴ on. Whether it would come before that is not "
-            "told: steps get short there.",
+            "paper": "Under λ = 10⁻³, which keeps its fit, half of the test examples are not right by t = 10⁴, ten "
+            "times 1/λ, where the run ends; under 3·10⁻⁴ they are from 1.66·10⁴ on. Whether it would come before that "
+            "is not told: steps get short there.",
         },
         changed="The time is that from which on half of the test examples are right at every observation: on seeds 8 "
         "to 10 of the small net under λ = 3·10⁻³ they are and are not in turns, and by the time of the verdict, which "
