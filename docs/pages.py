@@ -27,8 +27,7 @@ _NOUNS = ("models", "penalties", "dynamics", "inits", "quantities")  # tasks hav
 
 def pages() -> dict[Path, str]:
     """Every generated file with its text."""
-    ours = [entry for entry in entries().values() if type(entry).__module__.startswith("afterfit.")]
-    ledger = Ledger(LEDGER)
+    ours, ledger = _ours(), Ledger(LEDGER)
     return {
         DOCS / "api.md": _api(),
         DOCS / "benchmarks.md": _filled(DOCS / "benchmarks.md"),
@@ -40,6 +39,11 @@ def pages() -> dict[Path, str]:
         DOCS / "errata.md": _errata(ours),
         LEDGER: ledger.tidy((entry.id, claim.words) for entry in ours for claim in entry.claims),
     }
+
+
+def _ours() -> list[Entry]:
+    """The entries of our own papers."""
+    return [entry for entry in entries().values() if type(entry).__module__.startswith("afterfit.")]
 
 
 def _api() -> str:
@@ -238,7 +242,7 @@ def _count(ours: list[Entry], ledger: Ledger, scale: str) -> str:
 def _slowest() -> Iterator[str]:
     """What the entries cost at paper scale, the slowest first, down to a hundredth of all."""
     seconds: Counter[str] = Counter()
-    for kept in Ledger(LEDGER).kept.values():
+    for kept in _rows(_ours(), Ledger(LEDGER)):
         if kept.row.scale == "paper":
             seconds[kept.row.id] += kept.row.seconds
     total = sum(seconds.values())
