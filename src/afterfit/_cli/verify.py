@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from afterfit._base.errors import error_in_words, nearest, require
+from afterfit._base.errors import SpecError, error_in_words, nearest, require
 from afterfit._cli._app import (
     Quiet,
     cache_compilations,
@@ -121,7 +121,8 @@ def verify(
                     _write_json(Path(json_file), table.rows)
             if not errors and all(row.as_recorded for row in table.rows):
                 for id in store.ids():  # they have served; else they are of use to who looks into it
-                    store.remove(id)
+                    with contextlib.suppress(SpecError):  # another process has removed it
+                        store.remove(id)
     finally:
         if json_file == "-":
             typer.echo(_as_json(table.rows), file=stdout)
