@@ -28,7 +28,7 @@ _START = 0.1**0.5
 _DECAY = 1e-4
 _T2, _SLOW, _T3 = 1e2, 1 / _DECAY, 1e5  # "by t₂ = 10²", "around time t = 1/λ", "by t₃ ≈ 10⁵"
 _LR = 0.1  # not in the paper, nor is the number of steps: 10⁶ of them, as in Fig. 3, come to t₃
-_SHOWN = 201  # the seed: see the notes
+_SHOWN = 205  # the seed: see the notes
 _LAWS = (0.1, 1.0)  # λt at which the distance to the minimisers of Q is to fall with λ
 _NEAR = 0.05  # what two curves of the figure can differ by without being told apart
 
@@ -38,7 +38,6 @@ class _Case(NamedTuple):
     seed: int
 
 
-_ByCase = Mapping[_Case, "af.Run"]
 _BySeed = Mapping[int, "af.Run"]
 _Sweep = Mapping[int, Mapping[float, "af.Run"]]
 
@@ -49,7 +48,7 @@ class Fig4(Entry):
     where = "Fig. 4, App. D.2"
     about = (
         "⟨u ⊙ v, φ(x)⟩ with 61 Fourier features is fitted to twelve values of 1 + cos(6πx/2) + sin(21πx/2), from "
-        "Gaussian u and v, with weight decay λ = 10⁻⁴. The data are fitted by t = 10² with a function that is far from the "
+        "Gaussian u and v, with weight decay λ = 10⁻⁴. The data are fitted by t = 10² with a function far from the "
         "teacher: the weights are those where gradient flow without weight decay ends, the minimiser of the Q of "
         "Woodworth et al. 2020 for this start. (From u ≠ ±v that is Q less a linear function: with w± = (u ± v)/2, "
         "u ⊙ v is w₊² − w₋², and w₊ and w₋ are multiplied by e^s and e^{−s} with s in the range of Xᵀ. Weight decay "
@@ -62,16 +61,19 @@ class Fig4(Entry):
     notes = (
         "The figure shows one draw of data and start, and the paper claims no share of draws: shares are reported, of "
         "seeds 200 to 247 at paper scale; settings were chosen on seeds from 100 to 139. The draw shown is chosen "
-        "without a run: the first seed from 200 on on which argmin Q for the start times e^{−λt₃} is within 5 % of the "
-        "teacher. "
-        "When a run reaches the teacher depends on the draw: λ·t_gen is between 2 and 50 on most."
+        "without a run, as one on which both phases are over by the paper's times: the first seed from 200 on with "
+        "e^{−κt₂} ≤ 5 %, κ the least eigenvalue of the tangent kernel at the start over n, and with argmin Q for the "
+        "start times e^{−λt₃} within 5 % of the teacher. (On seed 201, which was shown before κ was asked for, κ is "
+        "9·10⁻⁶, and the weights are 16 % from argmin Q at t₂.) "
+        "When a run reaches the teacher depends on the draw: λ·t_gen is 8 on the median one and 270 on the slowest."
     )
 
     def runs(self, scale: str) -> dict[str, af.Experiment | Mapping[object, af.Experiment]]:
         paper = scale == "paper"
-        seeds, swept = (range(200, 248), range(200, 208)) if paper else (range(200, 205), range(201, 204))
-        weaker, tolerance, a_decade = ((1e-5, 1e-6, 1e-7), 1e-9, 20) if paper else ((1e-5, 1e-6), 1e-7, 10)
-        until = 1e3 / weaker[-1]  # of all flows: without decay close pairs of x are fitted long before
+        seeds, free, swept = (48, 8, 8) if paper else (6, 3, 3)
+        decays = (1e-4, 1e-5, 1e-6, 1e-7) if paper else (1e-5, 1e-6, 1e-7)
+        tolerance, a_decade = (1e-9, 20) if paper else (1e-7, 10)
+        until = 1e3 / decays[-1]  # of all flows: what is slowest of the fit is over long before
         descent = af.Experiment(
             task=af.tasks.FourierRegression(**_TASK),
             model=af.models.DiagonalProduct(depth=2),
@@ -88,24 +90,24 @@ class Fig4(Entry):
             observations=round(a_decade * np.log10(until)) + 1,
         )
 
-        def at(case: _Case, tolerance: float) -> af.Experiment:
-            return flow.set({"penalty.strength": case.λ, "seed": case.seed, "dynamics.rtol": tolerance})
+        def at(decay: float, seed: int, tolerance: float = tolerance) -> af.Experiment:
+            return flow.set({"penalty.strength": decay, "seed": seed, "dynamics.rtol": tolerance})
 
-        cases = [_Case(_DECAY, seed) for seed in seeds]
-        cases += [_Case(λ, seed) for λ in (0.0, *weaker) for seed in swept]
         return {
             "run": descent,
-            "flows": {case: at(case, tolerance if case.seed in swept else 1e-6) for case in cases},
+            "draws": {seed: at(_DECAY, seed, 1e-6) for seed in range(200, 200 + seeds)},
+            "free": {seed: at(0.0, seed) for seed in range(_SHOWN, _SHOWN + free)},
+            "swept": {_Case(λ, seed): at(λ, seed) for seed in range(300, 300 + swept) for λ in decays},
             "small": {
-                size: at(_Case(0.0, _SHOWN), 1e-6).set({"init.scale": size * _START})
+                size: at(0.0, _SHOWN, 1e-6).set({"init.scale": size * _START})
                 for size in ((1e-2, 1e-4, 1e-6) if paper else (1e-6,))
             },
         }
 
     def picture(self, run: af.Run, draws: _BySeed, programs: Mapping[int, _Programs]) -> Figure:
         figure = af.plot.Figure(figsize=(12, 8.6), layout="constrained")
-        above, below = figure.subfigures(2, 1, height_ratios=(1.1, 1))
-        left, right = above.subplots(1, 2)
+        above, below = figure.add_gridspec(2, 1)
+        left, right = above.subgridspec(1, 2).subplots()
         _show_losses(left, run)
         _show_distances(right, draws, programs)
         af.plot.log_time_axes(left, right)
@@ -119,31 +121,25 @@ class Fig4(Entry):
             r"around $t=1/\lambda$": ((_T2, 0.3 * _SLOW, _SLOW, 3 * _SLOW), None, ""),
             "after the transition": ((3 * _SLOW, 5 * _SLOW, _T3), shown.late, r"$\min\Vert\beta\Vert_1$"),
         }
-        axes = below.subplots(1, 3, sharey=True)
+        axes = below.subgridspec(1, 3).subplots()
         for ax, (title, (times, end, name)) in zip(axes, panels.items(), strict=True):
             _show_functions(ax, run, times, end, name)
-            ax.set(title=title, xlabel=r"$x$", ylabel=r"$f(x)$")
+            ax.set(title=title, xlabel=r"$x$", ylabel=r"$f(x)$", ylim=(-1.6, 3.2))
         af.plot.legend_below(*axes, ncols=2)
         return figure
 
     @once
-    def draws(self, flows: _ByCase) -> dict[int, af.Run]:
-        """The flows at the paper's λ, by their seeds."""
-        return {case.seed: run for case, run in flows.items() if case.λ == _DECAY}
+    def sweep(self, swept: Mapping[_Case, af.Run]) -> dict[int, dict[float, af.Run]]:
+        """The flows of other draws by their λ, from the largest down."""
+        by_seed: dict[int, dict[float, af.Run]] = {}
+        for case, run in swept.items():
+            by_seed.setdefault(case.seed, {})[case.λ] = run
+        return by_seed
 
     @once
-    def free(self, flows: _ByCase) -> dict[int, af.Run]:
-        """Those without weight decay."""
-        return {case.seed: run for case, run in flows.items() if case.λ == 0}
-
-    @once
-    def sweep(self, flows: _ByCase, free: _BySeed) -> dict[int, dict[float, af.Run]]:
-        """Those of some seeds by their λ > 0, from the paper's down."""
-        return {seed: {case.λ: run for case, run in flows.items() if case.seed == seed and case.λ > 0} for seed in free}
-
-    @once
-    def programs(self, draws: _BySeed) -> dict[int, _Programs]:
-        return {seed: _Programs.of(run) for seed, run in draws.items()}
+    def programs(self, draws: _BySeed, free: _BySeed, sweep: _Sweep) -> dict[int, _Programs]:
+        others = {seed: next(iter(group.values())) for seed, group in sweep.items()}
+        return {seed: _Programs.of(run) for seed, run in {**draws, **free, **others}.items()}
 
     # ------------------------------------------------------------------------------------------------ grokking
 
@@ -237,23 +233,40 @@ class Fig4(Entry):
         "of seeds from 200.",
     )
     def early(self, run: af.Run, draws: _BySeed, programs: Mapping[int, _Programs]) -> Finding:
-        return _close_at(_T2, run, draws, {seed: one.early for seed, one in programs.items()})
+        return _close_at(_T2, run, draws, {seed: programs[seed].early for seed in draws})
 
     @control(early, "Q at twice the start")
     def early_not_of_twice(self, run: af.Run, draws: _BySeed, programs: Mapping[int, _Programs]) -> Finding:
-        return _close_at(_T2, run, draws, {seed: one.decayed(2.0) for seed, one in programs.items()})
+        return _close_at(_T2, run, draws, {seed: programs[seed].decayed(2.0) for seed in draws})
 
     @control(early, "the least L1 norm")
     def early_not_l1(self, run: af.Run, draws: _BySeed, programs: Mapping[int, _Programs]) -> Finding:
-        return _close_at(_T2, run, draws, {seed: one.late for seed, one in programs.items()})
+        return _close_at(_T2, run, draws, {seed: programs[seed].late for seed in draws})
 
     @control(early, "the least L2 norm")
     def early_not_l2(self, run: af.Run, draws: _BySeed, programs: Mapping[int, _Programs]) -> Finding:
-        return _close_at(_T2, run, draws, {seed: one.least_squares for seed, one in programs.items()})
+        return _close_at(_T2, run, draws, {seed: programs[seed].least_squares for seed in draws})
 
     @claim(
-        "on the way, at a given λt, the distance from argmin Q of the start times e^{−λt} is proportional to λ",
-        says="nothing between t₂ and t₃; O(λ) by afterfit2026/decay, here from u ≠ ±v",
+        "at every time the weights are argmin Q of the start times e^{−λt} among those with their outputs",
+        says="nothing between t₂ and t₃; equality by afterfit2026/decay, here from any u and v",
+    )
+    def moves_through_q(self, draws: _BySeed, programs: Mapping[int, _Programs]) -> Finding:
+        return _moves_through(draws, programs, lambda λt: np.exp(-λt))
+
+    @control(moves_through_q, "the start itself, which does not decay")
+    def of_the_start(self, draws: _BySeed, programs: Mapping[int, _Programs]) -> Finding:
+        return _moves_through(draws, programs, lambda λt: 1.0)
+
+    @control(moves_through_q, "the start times e^{−2λt}")
+    def of_half(self, draws: _BySeed, programs: Mapping[int, _Programs]) -> Finding:
+        return _moves_through(draws, programs, lambda λt: np.exp(-2 * λt))
+
+    @claim(
+        "at a given λt the distance from argmin Q of the start times e^{−λt} is proportional to λ",
+        says="nothing between t₂ and t₃; O(λ) by afterfit2026/decay, here from any u and v",
+        changed="It was asked for from λ = 10⁻⁴ on, of seeds from 200 to 207, and was 1.19 at λt = 0.1: at t = 10³ "
+        "some draws are not yet fitted to the order λ. It is from λ = 10⁻⁵ on since, of seeds from 300.",
     )
     def on_the_way(self, sweep: _Sweep, programs: Mapping[int, _Programs]) -> Finding:
         return _on_the_way(sweep, programs, lambda λt: np.exp(-λt))
@@ -319,16 +332,15 @@ class Fig4(Entry):
         "zero test loss after the grokking phenomenon; no share of draws",
     )
     def recovers(self, draws: _BySeed, programs: Mapping[int, _Programs]) -> Finding:
-        return _recovers(draws, programs, {seed: one.lasso for seed, one in programs.items()})
+        return _recovers(draws, programs, {seed: programs[seed].lasso for seed in draws})
 
     @control(recovers, "argmin Q in place of the program")
     def not_as_q(self, draws: _BySeed, programs: Mapping[int, _Programs]) -> Finding:
-        return _recovers(draws, programs, {seed: one.early for seed, one in programs.items()})
+        return _recovers(draws, programs, {seed: programs[seed].early for seed in draws})
 
     @control(recovers, "flows without weight decay")
     def never_recovers(self, free: _BySeed, programs: Mapping[int, _Programs]) -> Finding:
-        some = {seed: programs[seed] for seed in free}
-        return _recovers(free, some, {seed: one.lasso for seed, one in some.items()})
+        return _recovers(free, programs, {seed: programs[seed].lasso for seed in free})
 
     # --------------------------------------------------------------------------------- descent, and footnote 4
 
@@ -344,9 +356,9 @@ class Fig4(Entry):
     def is_not_free(self, run: af.Run, free: _BySeed) -> Finding:
         return _follows(run, free[_SHOWN])
 
-    @control(is_flow, "the flow of the next draw")
+    @control(is_flow, "the flow of the draw before")
     def is_not_another(self, run: af.Run, draws: _BySeed) -> Finding:
-        return _follows(run, draws[_SHOWN + 1])
+        return _follows(run, draws[_SHOWN - 1])
 
     @claim(
         "without weight decay the same solution is reached from a much smaller start",
@@ -363,7 +375,8 @@ class Fig4(Entry):
     @claim(
         "from the smaller start the solution takes longer than with weight decay",
         says="but at the cost of longer training time (footnote 4)",
-        fails="to be measured",
+        fails="on the draw shown it is within 5 % at t = 77 from 10⁻⁶ of the start, and at t = 5.4·10⁴ with weight "
+        "decay. It does take longer than the fit from the paper's start, t = 22, if that is what is meant",
     )
     def takes_longer(self, small: Mapping[float, af.Run], draws: _BySeed, programs: Mapping[int, _Programs]) -> Finding:
         goal = programs[_SHOWN].late
@@ -391,9 +404,10 @@ class _Programs:
         u, v = np.split(initial(run), 2)
         return cls(*examples(run), run.data.truth, af.theory.Q.from_start((u + v) / 2, (u - v) / 2))
 
-    def decayed(self, by: float) -> np.ndarray:
-        """argmin Q subject to Xβ = y for u and v that are multiplied by a number."""
-        return dataclasses.replace(self.potential, alpha=float(by)).minimise(self.X, self.y)
+    def decayed(self, by: float, outputs: np.ndarray | None = None) -> np.ndarray:
+        """argmin Q for u and v that are multiplied by a number, subject to Xβ = y or to other outputs."""
+        potential = dataclasses.replace(self.potential, alpha=float(by))
+        return potential.minimise(self.X, self.y if outputs is None else outputs)
 
     @functools.cached_property
     def early(self) -> np.ndarray:
@@ -445,7 +459,7 @@ def _about_slow(t: float) -> bool:
 
 def _most(hits: Sequence[bool], least: float) -> tuple[str, bool]:
     """A share of draws with its interval, and whether it is at least so large."""
-    return f"on {sum(hits)} of {len(hits)} draws (share {share(sum(hits), len(hits))})", np.mean(hits) >= least
+    return f"on {sum(hits)} of {len(hits)} draws (share {share(sum(hits), len(hits))})", sum(hits) >= least * len(hits)
 
 
 def _fits(run: af.Run, draws: _BySeed, loss: str) -> Finding:
@@ -529,7 +543,7 @@ def _ends_at(free: _BySeed, goals: Mapping[int, np.ndarray]) -> Finding:
 
 
 def _close_at(t: float, run: af.Run, draws: _BySeed, goals: Mapping[int, np.ndarray]) -> Finding:
-    """To 5 % on the median draw: where two x are close together the fit takes longer."""
+    """To 5 % on the median draw: on some a small part of the fit, which matters to the weights, takes longer."""
     here = relative_distance(_at(run, "weights", t), goals[_SHOWN])
     gaps = [relative_distance(_at(draw, "weights", t), goals[seed]) for seed, draw in draws.items()]
     words, most = _most([gap <= _NEAR for gap in gaps], 0.5)
@@ -538,14 +552,29 @@ def _close_at(t: float, run: af.Run, draws: _BySeed, goals: Mapping[int, np.ndar
     )
 
 
+def _moves_through(draws: _BySeed, programs: Mapping[int, _Programs], scale: Callable[[float], float]) -> Finding:
+    """From before the fit until λt = 10, when the start is 5·10⁻⁵ of what it was. To a hundred steps' errors, 10⁻⁶."""
+    gaps = []
+    for seed, run in draws.items():
+        for t in (1.0, 10.0, _T2, 0.1 * _SLOW, _SLOW, 10 * _SLOW):
+            weights = _at(run, "weights", t)
+            goal = programs[seed].decayed(scale(t / _SLOW), programs[seed].X @ weights)
+            gaps.append(relative_distance(weights, goal))
+    return Finding(
+        f"relative distance at most {max(gaps):.1g}, median {np.median(gaps):.1g}, at six times of {len(draws)} draws "
+        f"from t = 1 to {10 * _SLOW:g}",
+        max(gaps) <= 1e-4,
+    )
+
+
 def _on_the_way(sweep: _Sweep, programs: Mapping[int, _Programs], scale: Callable[[float], float]) -> Finding:
     """The exponent of λ in the distance of the median draw, at each λt."""
-    decays = list(next(iter(sweep.values())))
+    decays = [λ for λ in next(iter(sweep.values())) if λ <= 1e-5]
     medians = {}
     for λt in _LAWS:
         goals = {seed: programs[seed].decayed(scale(λt)) for seed in sweep}
         gaps = [
-            [relative_distance(_at(run, "weights", λt / λ), goals[seed]) for λ, run in group.items()]
+            [relative_distance(_at(group[λ], "weights", λt / λ), goals[seed]) for λ in decays]
             for seed, group in sweep.items()
         ]
         medians[f"λt = {λt:g}"] = np.median(gaps, axis=0)
@@ -651,11 +680,16 @@ def _end(run: af.Run) -> np.ndarray:
 
 
 def _show_losses(ax: Axes, run: af.Run) -> None:
-    curves = run.curves.isel(time=slice(1, None))
+    """Both losses, and the norm of the weights on an axis of its own."""
+    curves, norm = run.curves.isel(time=slice(1, None)), {"color": "0.2", "ls": "-.", "lw": 1.4}
     ax.plot(curves["time"], curves["train_loss"], **af.plot.TRAIN, label="training loss")
     ax.plot(curves["time"], curves["test_loss"], **af.plot.TEST, label="test loss")
-    ax.plot(curves["time"], curves["norm_l2"], color="0.2", ls="-.", lw=1.4, label=r"$\Vert w\Vert_2$")
-    ax.set(yscale="log", ylabel=r"losses, $\Vert w\Vert_2$")
+    ax.set(yscale="log", ylabel="loss")
+    ax.plot([], [], **norm, label=r"$\Vert w\Vert_2$ (right)")
+    right = ax.twinx()
+    right.plot(curves["time"], curves["norm_l2"], **norm)
+    right.set(ylabel=r"$\Vert w\Vert_2$", ylim=(0, None))
+    af.plot.log_time_axes(right)
 
 
 def _show_distances(ax: Axes, draws: _BySeed, programs: Mapping[int, _Programs]) -> None:
@@ -671,11 +705,17 @@ def _show_distances(ax: Axes, draws: _BySeed, programs: Mapping[int, _Programs])
         ("early", "#0072B2", "--", r"$\mathrm{argmin}\,Q$"),
         ("late", "#D55E00", "-", r"$\min\Vert\beta\Vert_1$"),
     ):
-        every = [distances(seed, getattr(one, which)) for seed, one in programs.items()]
+        every = [distances(seed, getattr(programs[seed], which)) for seed in draws]
         low, high = np.quantile(every, (0.25, 0.75), axis=0)
-        ax.fill_between(times[kept], low, high, color=colour, alpha=0.2, lw=0)
-        ax.plot(times[kept], distances(_SHOWN, getattr(programs[_SHOWN], which)), color=colour, ls=style, label=name)
-    ax.set(yscale="log", ylabel=r"relative distance of $u\odot v$ (bands: half of the draws)")
+        ax.fill_between(times[kept], low, high, color=colour, alpha=0.2, lw=0, label="middle half of draws")
+        ax.plot(
+            times[kept],
+            distances(_SHOWN, getattr(programs[_SHOWN], which)),
+            color=colour,
+            ls=style,
+            label=f"from {name}",
+        )
+    ax.set(yscale="log", ylabel=r"relative distance of $u\odot v$")
 
 
 def _show_functions(ax: Axes, run: af.Run, times: Sequence[float], end: np.ndarray | None, name: str) -> None:
