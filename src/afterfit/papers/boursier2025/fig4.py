@@ -70,7 +70,7 @@ class Fig4(Entry):
 
     def runs(self, scale: str) -> dict[str, af.Experiment | Mapping[object, af.Experiment]]:
         paper = scale == "paper"
-        seeds, free, swept = (48, 8, 8) if paper else (6, 3, 3)
+        seeds, free, swept = (48, 8, 8) if paper else (6, 2, 2)
         decays = (1e-4, 1e-5, 1e-6, 1e-7) if paper else (1e-5, 1e-6, 1e-7)
         tolerance, a_decade = (1e-9, 20) if paper else (1e-7, 10)
         until = 1e3 / decays[-1]  # of all flows: what is slowest of the fit is over long before
@@ -118,8 +118,8 @@ class Fig4(Entry):
         shown = programs[_SHOWN]
         panels = {
             "until the fit": ((0.0, 1.0, 10.0, _T2), shown.early, r"$\mathrm{argmin}\,Q$"),
-            r"around $t=1/\lambda$": ((_T2, 0.3 * _SLOW, _SLOW, 3 * _SLOW), None, ""),
-            "after the transition": ((3 * _SLOW, 5 * _SLOW, _T3), shown.late, r"$\min\Vert\beta\Vert_1$"),
+            r"around $t=1/\lambda$": ((_T2, _SLOW / 10**0.5, _SLOW, 10**0.5 * _SLOW), None, ""),
+            "after the transition": ((10**0.5 * _SLOW, 5 * _SLOW, _T3), shown.late, r"$\min\Vert\beta\Vert_1$"),
         }
         axes = below.subgridspec(1, 3).subplots()
         for ax, (title, (times, end, name)) in zip(axes, panels.items(), strict=True):
