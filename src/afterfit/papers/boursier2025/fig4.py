@@ -106,8 +106,8 @@ class Fig4(Entry):
 
     def picture(self, run: af.Run, draws: _BySeed, programs: Mapping[int, _Programs]) -> Figure:
         figure = af.plot.Figure(figsize=(12, 8.6), layout="constrained")
-        above, below = figure.add_gridspec(2, 1)
-        left, right = above.subgridspec(1, 2).subplots()
+        rows = figure.add_gridspec(2, 1)
+        left, right = (figure.add_subplot(cell) for cell in rows[0].subgridspec(1, 2))
         _show_losses(left, run)
         _show_distances(right, draws, programs)
         af.plot.log_time_axes(left, right)
@@ -121,7 +121,7 @@ class Fig4(Entry):
             r"around $t=1/\lambda$": ((_T2, _SLOW / 10**0.5, _SLOW, 10**0.5 * _SLOW), None, ""),
             "after the transition": ((10**0.5 * _SLOW, 5 * _SLOW, _T3), shown.late, r"$\min\Vert\beta\Vert_1$"),
         }
-        axes = below.subgridspec(1, 3).subplots()
+        axes = [figure.add_subplot(cell) for cell in rows[1].subgridspec(1, 3)]
         for ax, (title, (times, end, name)) in zip(axes, panels.items(), strict=True):
             _show_functions(ax, run, times, end, name)
             ax.set(title=title, xlabel=r"$x$", ylabel=r"$f(x)$", ylim=(-1.6, 3.2))
