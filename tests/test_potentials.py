@@ -1,5 +1,7 @@
 """Every potential by its definition, every minimiser by another solver, at scales from 10⁻³⁰⁰ to 10³⁰⁰."""
 
+import dataclasses
+
 import cvxpy as cp
 import numpy as np
 import pytest
@@ -9,7 +11,7 @@ from scipy.integrate import quad
 from scipy.optimize import brentq, minimize_scalar
 
 import afterfit as af
-from afterfit import theory
+from afterfit import SpecError, theory
 from afterfit.theory import Q, QDepth, R, SpectralQ, thresholds
 
 SCALES = (1e-300, 1e-150, 1e-10, 1.0, 1e10, 1e150, 1e300)
@@ -126,6 +128,51 @@ def test_q_agrees_with_exponential_cones(alpha, uniform):
     assert nu.value is not None
     by_cones = 2 * c * np.sinh(X.T @ nu.value)
     np.testing.assert_allclose(Q(alpha, shape).minimise(X, y), by_cones, atol=1e-3 * np.abs(by_cones).max())
+
+
+@pytest.mark.parametrize("decay", [1.0, 0.3])
+def test_q_from_any_start_agrees_with_exponential_cones(decay):
+    # The dual of the form that the flow keeps, β = w₊²e^s − w₋²e^{−s}, s = Xᵀν. The tolerance is Clarabel's again.
+    X, y = _problem()
+    rng = np.random.default_rng(2)
+    plus, minus = rng.standard_normal((2, 20))
+    nu = cp.Variable(len(y))
+    mass = cp.sum(cp.exp(X.T @ nu + 2 * np.log(np.abs(decay * plus))))
+    mass += cp.sum(cp.exp(-X.T @ nu + 2 * np.log(np.abs(decay * minus))))
+    cp.Problem(cp.Maximize(y @ nu - mass)).solve(solver="CLARABEL")
+    assert nu.value is not None
+    by_cones = decay**2 * (plus**2 * np.exp(X.T @ nu.value) - minus**2 * np.exp(-X.T @ nu.value))
+    found = dataclasses.replace(Q.from_start(plus, minus), alpha=decay).minimise(X, y)
+    np.testing.assert_allclose(found, by_cones, atol=1e-3 * np.abs(by_cones).max())
+    np.testing.assert_allclose(found, Q.from_start(decay * plus, -decay * minus).minimise(X, y), rtol=1e-7, atol=1e-9)
+
+
+def test_q_from_any_start_is_least_where_the_flow_starts():
+    plus, minus = np.array([0.5, -1.0, 2.0]), np.array([0.1, 1.5, -2.0])
+    q, beta = Q.from_start(plus, minus), plus**2 - minus**2
+    np.testing.assert_allclose(q.gradient(beta), 0, atol=1e-14)
+    h = 1e-5
+    slopes = [(q.value(beta + 0.3 + h * e) - q.value(beta + 0.3 - h * e)) / (2 * h) for e in np.eye(3)]
+    np.testing.assert_allclose(q.gradient(beta + 0.3), slopes, rtol=1e-6, atol=1e-9)
+    # On data that the start fits, the data y = 0 included, it stays.
+    X = np.array([[1.0, -0.5, 2.0], [0.3, 1.0, 0.7]])
+    np.testing.assert_allclose(q.minimise(X, X @ beta), beta, rtol=1e-9, atol=1e-12)
+    X = X - np.outer(X @ beta, beta) / (beta @ beta)
+    np.testing.assert_allclose(q.minimise(X, np.zeros(2)), beta, rtol=1e-9, atol=1e-12)
+    balanced = Q.from_start(plus, plus)
+    X, y = X[:, ::-1], np.array([1.0, -2.0])
+    np.testing.assert_allclose(balanced.minimise(X, y), Q(1.0, plus).minimise(X, y), rtol=1e-12)
+
+
+def test_a_start_with_zeros_or_of_two_shapes_is_refused():
+    with pytest.raises(SpecError, match="without zero entries"):
+        Q.from_start([1.0, 0.0], [1.0, 1.0])
+    with pytest.raises(SpecError, match="of one shape"):
+        Q.from_start([1.0, 1.0], [1.0])
+    with pytest.raises(SpecError, match="the tilt must be finite"):
+        Q(1.0, tilt=np.inf)
+    with pytest.raises(SpecError, match="the tilt has 2 entries, but there are 3 weights"):
+        Q(1.0, tilt=[0.1, 0.2]).value([1.0, 2.0, 3.0])
 
 
 @pytest.mark.parametrize(("potential", "c", "power"), [(QDepth(0.4, 3), 0.4**3, 3), (R(0.2), 0.2**2, 2)])

@@ -2,7 +2,7 @@
 
 Each is a convex function of the weights β, summed over coordinates, c·φ(βᵢ/c), whose scale c is that of the start:
 
-- `Q`: c = α²w₀², φ = q (Thm 1), the flow of w₊² − w₋²;
+- `Q`: c = α²w₀², φ = q (Thm 1), the flow of w₊² − w₋²; from w₊ ≠ w₋ less a linear function (`Q.from_start`);
 - `QDepth`: c = α^D, φ = q_D (Thm 3), the flow of w₊^D − w₋^D;
 - `R`: c = α², φ = r (8)–(9), the distance of the parameters from their start, which is *not* what the flow minimises;
 - `SpectralQ`: Q of the singular values of a matrix (Thm 4), the flow of wide UVᵀ with commuting measurements.
@@ -39,20 +39,25 @@ class _Potential(abc.ABC):
     def _log_scale(self, d: int) -> Vector:
         """log cᵢ."""
 
+    def _tilt(self, d: int) -> Vector:
+        """The slope of a linear function that is taken off."""
+        return np.zeros(d)
+
     def value(self, beta: ArrayLike) -> float:
         """The potential of a vector of weights."""
-        size = np.abs(np.asarray(beta, dtype=float))
+        weights = np.ravel(np.asarray(beta, dtype=float))
+        size, linear = np.abs(weights), self._tilt(weights.size) @ weights
         size, log_scale = size[size > 0], self._log_scale(size.size)[size > 0]
         # c·φ(z) = |β|·φ(z)/z, z = |β|/c: neither c nor z needs to be a floating-point number.
-        return float(np.sum(np.exp(np.log(size) + self._link().log_mean(np.log(size) - log_scale))))
+        return float(np.sum(np.exp(np.log(size) + self._link().log_mean(np.log(size) - log_scale))) - linear)
 
     def gradient(self, beta: ArrayLike) -> Vector:
-        """φ′(βᵢ/cᵢ), one number a coordinate."""
+        """φ′(βᵢ/cᵢ), less the tilt: one number a coordinate."""
         weights = np.asarray(beta, dtype=float)
         gradient, some = np.zeros_like(weights), weights != 0
         log_z = np.log(np.abs(weights[some])) - self._log_scale(weights.size)[some]
         gradient[some] = np.sign(weights[some]) * self._link().derivative(log_z)
-        return gradient
+        return gradient - self._tilt(weights.size)
 
     def minimise(self, X: Float[np.ndarray, "n d"], y: Float[np.ndarray, " n"]) -> Vector:
         """The β with Xβ = y of least potential, by Newton's method on the dual program in n variables.
@@ -66,18 +71,20 @@ class _Potential(abc.ABC):
             f"X must be n x d and y of length n, got shapes {X.shape} and {y.shape}.",
         )
         rows, target, size = orthonormal(X, y)
-        if size == 0:
+        log_scale, tilt = self._log_scale(X.shape[1]), self._tilt(X.shape[1])
+        if size == 0 and not np.any(tilt):
             return np.zeros(X.shape[1])
-        log_scale = self._log_scale(X.shape[1])
-        log_c = float(np.min(log_scale)) - np.log(size)
-        return size * follow(Coordinates(self._link(), rows, target, log_scale - np.min(log_scale)), log_c)
+        unit = size or 1.0
+        log_c = float(np.min(log_scale)) - np.log(unit)
+        return unit * follow(Coordinates(self._link(), rows, target, log_scale - np.min(log_scale), tilt), log_c)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)  # a shape is an array, and two arrays have no single ==
 class Q(_Potential):
     """Q_{α,w₀}(β) = Σ α²w₀ᵢ² q(βᵢ/α²w₀ᵢ²), q(z) = 2 − √(4 + z²) + z·arcsinh(z/2); w₀ = `shape` (Thm 1).
 
-    From a weighted L2 norm, Σ βᵢ²/(4α²w₀ᵢ²), as α → ∞, to the L1 norm times log(1/α²) as α → 0.
+    From a weighted L2 norm, Σ βᵢ²/(4α²w₀ᵢ²), as α → ∞, to the L1 norm times log(1/α²) as α → 0. Less ⟨tilt, β⟩, which a
+    start with w₊ ≠ w₋ asks for: see `from_start`.
 
     ```python
     Q(alpha=0.1).minimise(X, y)  # where gradient flow on w₊² − w₋² ends, from w₊ = w₋ = 0.1
@@ -86,6 +93,7 @@ class Q(_Potential):
 
     alpha: float
     shape: ArrayLike = 1.0
+    tilt: ArrayLike = 0.0
 
     def __post_init__(self):
         _check_scale("alpha", self.alpha)
@@ -94,6 +102,26 @@ class Q(_Potential):
             bool(np.all(np.isfinite(shape) & (shape != 0))),
             "the shape w₀ must be finite without zero entries: a weight that starts at 0 never moves.",
         )
+        require(bool(np.all(np.isfinite(np.asarray(self.tilt, dtype=float)))), "the tilt must be finite.")
+
+    @classmethod
+    def from_start(cls, plus: ArrayLike, minus: ArrayLike) -> Q:
+        """What gradient flow on w₊² − w₋² minimises from any start, w₊ = `plus` and w₋ = `minus`, without zero entries.
+
+        w₊² = w₊(0)²·e^{2s} and w₋² = w₋(0)²·e^{−2s}, s in the range of Xᵀ, so that β = 2c·sinh(2s + log|w₊/w₋|(0))
+        with c = |w₊w₋|(0): the minimiser of Q with α²w₀² = c and the tilt log|w₊/w₋|(0), that is of the Bregman
+        divergence of Q from β(0). Weights u ⊙ v are those of w₊ = (u + v)/2 and w₋ = (u − v)/2 (on a slower clock).
+
+        ```python
+        Q.from_start((u + v) / 2, (u - v) / 2).minimise(X, y)  # where gradient flow on u ⊙ v ends, from u and v
+        ```
+        """
+        plus, minus = np.abs(np.asarray(plus, dtype=float)), np.abs(np.asarray(minus, dtype=float))
+        require(
+            plus.shape == minus.shape and bool(np.all(plus > 0) and np.all(minus > 0)),
+            "a start is w₊ and w₋ of one shape without zero entries: one that starts at 0 never moves.",
+        )
+        return cls(1.0, np.sqrt(plus * minus), np.log(plus / minus))
 
     def _link(self) -> Link:
         return Exponential()
@@ -102,6 +130,11 @@ class Q(_Potential):
         shape = np.asarray(self.shape, dtype=float)
         require(shape.size in (1, d), f"the shape w₀ has {shape.size} entries, but there are {d} weights.")
         return np.broadcast_to(2 * np.log(self.alpha) + 2 * np.log(np.abs(shape)), d)
+
+    def _tilt(self, d: int) -> Vector:
+        tilt = np.asarray(self.tilt, dtype=float)
+        require(tilt.size in (1, d), f"the tilt has {tilt.size} entries, but there are {d} weights.")
+        return np.broadcast_to(tilt, d)
 
 
 @dataclasses.dataclass(frozen=True)

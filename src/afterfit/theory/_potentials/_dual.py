@@ -64,17 +64,20 @@ class _Dual(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Coordinates:
-    """The dual of a separable potential. `above` is log cᵢ − log c ≥ 0; a state is the θᵢ."""
+    """The dual of a separable potential less ⟨tilt, β⟩. `above` is log cᵢ − log c ≥ 0; a state is the θᵢ of Vᵀν + tilt.
+
+    A tilt is for the link whose θ is s itself.
+    """
 
     link: Link
     rows: np.ndarray
     target: np.ndarray
     above: np.ndarray
+    tilt: np.ndarray
 
     def start(self, log_c: float) -> np.ndarray:
-        nothing = np.zeros(self.rows.shape[1])
-        nu = np.linalg.solve(self.curvature(nothing, log_c), self.target)
-        return self.link.moved(nothing, nu @ self.rows, log_c + self.above)
+        nu = np.linalg.solve(self.curvature(self.tilt, log_c), self.target - self.fitted(self.tilt, log_c))
+        return self.link.moved(self.tilt, nu @ self.rows, log_c + self.above)
 
     def solution(self, state: np.ndarray, log_c: float) -> np.ndarray:
         return self.link.weights(state, log_c + self.above)
@@ -94,7 +97,9 @@ class Coordinates:
 
     def infeasible(self, state: np.ndarray) -> float:
         s = self.link.dual(state)
-        return float(np.linalg.norm(s - self.rows.T @ (self.rows @ s)) / np.linalg.norm(s))
+        along = s - self.tilt
+        size = max(np.linalg.norm(s), np.linalg.norm(along))
+        return float(np.linalg.norm(along - self.rows.T @ (self.rows @ along)) / size)
 
 
 _Eigen = tuple[np.ndarray, np.ndarray, np.ndarray]
