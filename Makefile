@@ -30,8 +30,12 @@ types: $(DONE)
 layers: $(DONE)
 	$(BIN)/lint-imports
 
+# The gallery computes, as users do; the other tests compile much and compute little, and take two thirds of the time
+# when LLVM is not asked to optimise.
+GALLERY := tests/test_papers*
 unit: $(DONE)
-	$(BIN)/pytest -n 2 --dist worksteal
+	$(BIN)/pytest -n 2 --dist worksteal $(GALLERY)
+	XLA_FLAGS=--xla_backend_optimization_level=0 $(BIN)/pytest -n 2 --dist worksteal --ignore-glob="$(GALLERY)"
 
 # Beside PyTorch itself, in an environment of its own: the wheel is large, and `make test` needs none.
 TORCH ?= torch
