@@ -58,7 +58,7 @@ class _Setting(NamedTuple):
 
 _SETTINGS = {
     "paper": _Setting(1000, 5, 100, (*range(40, 90, 5), 100, 120), range(7), (60, 80, 100)),
-    "quick": _Setting(200, 2, 40, (12, 16, 20, 24, 28, 32, 40), range(5), (40,)),
+    "quick": _Setting(200, 2, 40, (12, 16, 20, 28, 40), range(10, 15), (40,)),
 }
 
 
@@ -79,11 +79,11 @@ class Fig1(Entry):
     about = (
         "A diagonal net w₊² − w₋² from w₊ = w₋ = α is fitted to N noisy labels of a sparse β*. (a) The population "
         "error of the limit falls from that of the least L2 norm to that of the least L1 norm as α falls, (b) as its "
-        "norms go from the one to the other. (c) The largest α whose limit has an error of at most 0.025, for each N: a root "
-        "along α of the error of the exact argmin Q_α, by draw. Flows of the parameters, which know nothing of Q, are "
-        "put on both sides of it. The paper gives neither d nor r* nor N: here d = 1000, r* = 5 and N = 100 in (a) and "
-        "(b), the values of public code for later work that names its data after this paper; N in (c) and α are ours. "
-        "The population error is ‖β − β*‖², that of recovering the plant (the words of Fig. 3); with the noise of a "
+        "norms go from the one to the other. (c) The largest α whose limit has an error of at most 0.025, for each N: "
+        "a root along α of the error of the exact argmin Q_α, by draw. Flows of the parameters, which know nothing of "
+        "Q, are put on both sides of it. The paper gives neither d nor r* nor N: here d = 1000, r* = 5 and N = 100 in "
+        "(a) and (b), the values of public code for later work that names its data after this paper; N in (c) and α "
+        "are ours. The population error is ‖β − β*‖², that of recovering the plant (the words of Fig. 3); with the noise of a "
         "new label counted in, 0.01, more samples are needed and the picture is the same: (c) says both."
     )
     notes = (
@@ -92,9 +92,9 @@ class Fig1(Entry):
     )
 
     def runs(self, scale: str) -> dict[str, dict[float, af.Experiment]]:
-        task = _SETTINGS[scale].task()
+        task, seed = _SETTINGS[scale].task(), _SETTINGS[scale].seeds[0]
         alphas = (0.001, 0.01, 0.1, 1.0) if scale == "paper" else (0.01, 0.3)
-        return {"flows": {alpha: parameters(task, 2, 2 * float(np.log10(alpha)), seed=0) for alpha in alphas}}
+        return {"flows": {alpha: parameters(task, 2, 2 * float(np.log10(alpha)), seed) for alpha in alphas}}
 
     def picture(
         self,
@@ -176,6 +176,9 @@ class Fig1(Entry):
         "(a): the error ends at that of the least L2 norm, which does not generalise at all, and at that of the least "
         "L1 norm, which does",
         says="the kernel regime solution would not generalize at all with this sample size; β*_L1 does",
+        changed="the mean of the least L2 norm's error was held against its formula on the same draws, to 3 standard "
+        "errors, which five draws do not bear (0.749 ± 0.016 against 0.803): that is a claim of its own on 200 other "
+        "draws, and this one is measured on new draws at quick scale",
     )
     def ends_at_the_norms(self, posed: list[Posed], least: _Least) -> Finding:
         return _ends(posed, least, _RICH, _KERNEL)
@@ -183,6 +186,19 @@ class Fig1(Entry):
     @control(ends_at_the_norms, "α = 0.01 and 0.1, in between")
     def not_in_between(self, posed: list[Posed], least: _Least) -> Finding:
         return _ends(posed, least, -4.0, -2.0)
+
+    @claim(
+        "(a): the error of the least L2 norm is 1 − N/d + 0.01·N/(d − N − 1) in the mean: of β*, the share in the rows "
+        "of X is learnt",
+        says="the kernel regime solution would not generalize at all with this sample size",
+    )
+    def l2_learns_a_share(self, scale: str) -> Finding:
+        n, d = _SETTINGS[scale].n, _SETTINGS[scale].d
+        return _learns(scale, 1 - n / d + _NOISE * n / (d - n - 1))
+
+    @control(l2_learns_a_share, "nothing learnt: an error of ‖β*‖² = 1")
+    def not_nothing(self, scale: str) -> Finding:
+        return _learns(scale, 1.0)
 
     @claim("flows of the parameters end on the curves of (a) and (b)", says="Thm 1: the limit is argmin Q_α")
     def flows_on_curves(self, flows: Mapping[float, af.Run], sides: Mapping[str, af.Run]) -> Finding:
@@ -261,7 +277,12 @@ class Fig1(Entry):
     def l2_needs_more(self, samples: list[_Needed]) -> Finding:
         return _needs([(one.r, one.d, one.by_l2) for one in samples])
 
-    @claim("(c): the least L2 norm needs N of order d", says="N = Ω(d) samples would be needed")
+    @claim(
+        "(c): the least L2 norm needs N of order d",
+        says="N = Ω(d) samples would be needed",
+        changed="at quick scale there were three sizes, whose interval of the power, [0.80, 1.21], was wider than what "
+        "is asked for; there are five, on new draws",
+    )
     def l2_needs_d(self, samples: list[_Needed]) -> Finding:
         return _needs_d([(one.d, one.by_l2) for one in samples])
 
@@ -298,7 +319,7 @@ def _draw(task: af.tasks.SparseRegression, n: int, seed: int, depth: int = 2) ->
 
 
 def _falls(errors: np.ndarray) -> Finding:
-    """By draw and half decade of α, from 10² to 10⁻⁸: to a thirtieth, and never up by more than a tenth of 0.025."""
+    """By draw and decade of α, from 10² to 10⁻⁸: to a thirtieth, and never up by more than a tenth of 0.025."""
     logs, rise = _CURVE[::4] / 2, float(np.max(errors - np.minimum.accumulate(errors, axis=1)))
     share = float(np.max(errors[:, -1] / errors[:, 0]))
     return Finding(
@@ -310,24 +331,29 @@ def _falls(errors: np.ndarray) -> Finding:
 
 
 def _ends(posed: list[Posed], least: _Least, rich: float, kernel: float) -> Finding:
-    """The errors at two scales beside those of the least norms, to 2 % of 0.025; the least L2 norm keeps 70 % of ‖β*‖².
+    """The errors at two scales beside those of the least norms, to 2 % of 0.025.
 
-    Its mean is that of Gaussian x, (1 − N/d)‖β*‖² + σ²N/(d − N − 1), to three standard errors.
+    The least L1 norm recovers, and the least L2 norm keeps 70 % or more of the error of β = 0, ‖β*‖² = 1.
     """
-    (n, d), draws = posed[0].X.shape, len(posed)
     by_l1, by_l2 = (np.array([one.error(b) for one, b in zip(posed, group, strict=True)]) for group in least)
     off_rich = np.max(np.abs([one.error(one.minimiser(rich)) for one in posed] - by_l1))
     off_kernel = np.max(np.abs([one.error(one.minimiser(kernel)) for one in posed] - by_l2))
-    expected = 1 - n / d + _NOISE * n / (d - n - 1)
-    standard = float(np.std(by_l2, ddof=1) / np.sqrt(draws))
     return Finding(
-        f"{draws} draws: α=10^{rich / 2:g} is within {off_rich:.1g} of the least L1 norm's error, {by_l1.min():.2g} to "
-        f"{by_l1.max():.2g}; α=10^{kernel / 2:g} within {off_kernel:.1g} of the least L2 norm's, {by_l2.mean():.3f} ± "
-        f"{standard:.3f} ({expected:.3f} in the mean for Gaussian x), of 1 at β=0",
-        max(off_rich, off_kernel) <= 0.02 * THRESHOLD
-        and by_l1.max() <= THRESHOLD
-        and by_l2.min() >= 0.7
-        and abs(by_l2.mean() - expected) <= 3 * standard,
+        f"{len(posed)} draws: α=10^{rich / 2:g} is within {off_rich:.1g} of the least L1 norm's error, "
+        f"{by_l1.min():.2g} to {by_l1.max():.2g}; α=10^{kernel / 2:g} within {off_kernel:.1g} of the least L2 norm's, "
+        f"{by_l2.min():.3f} to {by_l2.max():.3f}, of 1 at β=0",
+        max(off_rich, off_kernel) <= 0.02 * THRESHOLD and by_l1.max() <= THRESHOLD and by_l2.min() >= 0.7,
+    )
+
+
+def _learns(scale: str, expected: float) -> Finding:
+    """The mean error of the least L2 norm over 200 draws beside a number, to three standard errors."""
+    draws = [Posed.draw(_SETTINGS[scale].task().replace(n_test=1), seed) for seed in range(1000, 1200)]
+    errors = [one.error(af.theory.min_l2(one.X, one.y)) for one in draws]
+    mean, standard = float(np.mean(errors)), float(np.std(errors, ddof=1) / np.sqrt(len(errors)))
+    return Finding(
+        f"{len(errors)} draws: {mean:.4f} ± {standard:.4f}, expected {expected:.4f}",
+        abs(mean - expected) <= 3 * standard,
     )
 
 
@@ -452,12 +478,9 @@ def _confirmed(sides: Mapping[str, af.Run], scale_of: Callable[[Posed], float]) 
 
 
 def _samples(scale: str) -> list[_Needed]:
-    sizes = (
-        ((125, 5), (250, 5), (500, 5), (1000, 5), (500, 2), (500, 10))
-        if scale == "paper"
-        else ((64, 2), (128, 2), (256, 2))
-    )
-    seeds = range(20, 25)  # none of those above
+    paper = ((125, 5), (250, 5), (500, 5), (1000, 5), (500, 2), (500, 10))
+    sizes = paper if scale == "paper" else ((64, 2), (96, 2), (128, 2), (192, 2), (256, 2))
+    seeds = range(30, 35)  # none of those above
     found = []
     for d, r in sizes:
         task = af.tasks.SparseRegression(n=1, d=d, sparsity=r, noise_variance=_NOISE, n_test=1)
@@ -492,23 +515,18 @@ def _needs_d(sizes: Sequence[tuple[int, int]]) -> Finding:
     )
 
 
-def _grid(smallest: float, points: int = 41) -> np.ndarray:
-    """log₁₀ α² to draw curves at."""
-    return np.linspace(smallest, _KERNEL, points)
-
-
-def _band(ax: Axes, x: np.ndarray, values: np.ndarray, style: Mapping[str, Any], label: str) -> None:
+def _band(ax: Axes, values: np.ndarray, style: Mapping[str, Any], label: str) -> None:
     """The median over draws, in a band from the least to the largest."""
+    x = 10 ** (_CURVE / 2)
     ax.plot(x, np.median(values, axis=0), **style, label=label)
     ax.fill_between(x, values.min(axis=0), values.max(axis=0), color=style["color"], alpha=0.2, lw=0)
 
 
-def _show_errors(ax: Axes, posed: list[Posed], least: _Least, flows: Mapping[float, af.Run]) -> None:
-    log_c = _grid(-12)
-    errors = np.array([one.errors(log_c) for one in posed])
-    _band(
-        ax, 10 ** (log_c / 2), errors, {"color": "#222222", "lw": 1.8}, r"$\mathrm{argmin}\,Q_\alpha$, median and range"
-    )
+def _show_errors(
+    ax: Axes, posed: list[Posed], curves: list[np.ndarray], least: _Least, flows: Mapping[float, af.Run]
+) -> None:
+    errors = np.array([list(map(one.error, curve)) for one, curve in zip(posed, curves, strict=True)])
+    _band(ax, errors, {"color": "#222222", "lw": 1.8}, r"$\mathrm{argmin}\,Q_\alpha$, median and range")
     for group, style, name in ((least.l1, _L1, r"least $\ell_1$ norm"), (least.l2, _L2, r"least $\ell_2$ norm")):
         error = np.median([one.error(b) for one, b in zip(posed, group, strict=True)])
         ax.axhline(error, **{**style, "lw": 1.1}, label=name)
@@ -519,26 +537,18 @@ def _show_errors(ax: Axes, posed: list[Posed], least: _Least, flows: Mapping[flo
     ax.set_title("(a)", loc="left")
 
 
-def _show_norms(ax: Axes, posed: list[Posed], least: _Least, flows: Mapping[float, af.Run]) -> None:
-    log_c = _grid(-12, 33)
+def _show_norms(ax: Axes, curves: list[np.ndarray], least: _Least, flows: Mapping[float, af.Run]) -> None:
     for group, excess, style, name, marker in (
         (least.l1, _excess_l1, _L1, r"$\|\beta_\alpha\|_1-\|\beta^*_{\ell_1}\|_1$", "o"),
         (least.l2, _excess_l2, _L2, r"$\|\beta_\alpha\|_2-\|\beta^*_{\ell_2}\|_2$", "s"),
     ):
-        values = np.array([[excess(one.minimiser(at), b) for at in log_c] for one, b in zip(posed, group, strict=True)])
-        _band(ax, 10 ** (log_c / 2), values, style, name)
-        ax.plot(
-            list(flows),
-            [excess(end(run), group[0]) for run in flows.values()],
-            marker,
-            ls="",
-            mfc="none",
-            color=style["color"],
-        )
-        if excess is _excess_l2:
-            far = np.geomspace(1, 10 ** (log_c[-1] / 2), 2)
-            start = float(np.interp(0.0, log_c, np.median(values, axis=0)))
-            ax.plot(far, 3 * start * far**-8.0, color="0.7", lw=3, zorder=1, label=r"$\propto\alpha^{-8}$")
+        values = np.array([[excess(beta, b) for beta in curve] for curve, b in zip(curves, group, strict=True)])
+        _band(ax, values, style, name)
+        ends = [excess(end(run), group[0]) for run in flows.values()]
+        ax.plot(list(flows), ends, marker, mfc="none", color=style["color"])
+    far = np.array([1.0, 10.0])
+    at_one = float(np.median(values, axis=0)[np.argmin(np.abs(_CURVE))])
+    ax.plot(far, 4 * at_one * far**-8.0, color="0.7", lw=3, zorder=1, label=r"$\propto\alpha^{-8}$")
     ax.set(xscale="log", yscale="log", ylim=(1e-12, 20), xlabel=r"scale $\alpha$", ylabel="excess norm")
     ax.set_title("(b), markers are flows", loc="left")
 

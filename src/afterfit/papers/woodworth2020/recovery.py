@@ -58,8 +58,8 @@ class Posed(NamedTuple):
 def largest_scale(measure: Callable[[float], float], level: float, smallest: float) -> float:
     """The largest log₁₀ c at which a measure is at most at a level; −∞ if it is nowhere down to `smallest`.
 
-    Down from c = 10⁴ with strides that grow like log(1/c), until the measure is low enough, and by Brent's method between
-    the last two. A dip of the measure between two strides is not seen.
+    Down from c = 10⁴ with strides that grow like log(1/c), until the measure is low enough, and by Brent's method
+    between the last two. A dip of the measure between two strides is not seen.
     """
     from scipy.optimize import brentq
 
@@ -69,7 +69,7 @@ def largest_scale(measure: Callable[[float], float], level: float, smallest: flo
 
     at = 4.0
     while at > smallest:
-        below = max(at - (2 if at > 0 else 0.5 + abs(at) / 3), smallest)
+        below = max(at - (2 if at > 0 else 0.5 + abs(at) / 2), smallest)
         if above(below) <= 0:
             return float(brentq(above, below, at, xtol=1e-4 * max(1.0, abs(below))))  # type: ignore[arg-type]
         at = below
