@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 import afterfit as af
-from afterfit.papers import Entry, Finding, claim, control, once, run_all
+from afterfit.papers import Entry, Finding, claim, control, once, passing, run_all
 from afterfit.papers._measure import power_law, relative_distance
 from afterfit.papers.woodworth2020 import PAPER
 from afterfit.papers.woodworth2020.ends import end
@@ -79,12 +79,12 @@ class Fig1(Entry):
     about = (
         "A diagonal net w₊² − w₋² from w₊ = w₋ = α is fitted to N noisy labels of a sparse β*. (a) The population "
         "error of the limit falls from that of the least L2 norm to that of the least L1 norm as α falls, (b) as its "
-        "norms go from the one to the other. (c) The largest α whose limit has an error of at most 0.025, for each N: "
-        "a root along α of the error of the exact argmin Q_α, by draw. Flows of the parameters, which know nothing of "
-        "Q, are put on both sides of it. The paper gives neither d nor r* nor N: here d = 1000, r* = 5 and N = 100 in "
-        "(a) and (b), the values of public code for later work that names its data after this paper; N in (c) and α "
-        "are ours. The population error is ‖β − β*‖², that of recovering the plant (the words of Fig. 3); with the noise of a "
-        "new label counted in, 0.01, more samples are needed and the picture is the same: (c) says both."
+        "norms go from the one to the other. (c) The largest α whose limit has an error of at most 0.025, for each N:"
+        " a root along α of the error of the exact argmin Q_α, by draw. Flows of the parameters, which know nothing "
+        "of Q, are put on both sides of it. The paper gives neither d nor r* nor N: here d = 1000, r* = 5 and N = 100"
+        " in (a) and (b), the values of public code for later work that names its data after this paper; N in (c) and"
+        " α are ours. The population error is ‖β − β*‖², that of recovering the plant (the words of Fig. 3); with the"
+        " noise of a new label counted in, 0.01, more samples are needed and the picture is the same: (c) says both."
     )
     notes = (
         "For Gaussian x the error of the least L2 norm is 1 − N/d + 0.01·N/(d − N − 1) in the mean, never below 0.19 "
@@ -137,9 +137,13 @@ class Fig1(Entry):
 
     @once
     def deeper(self, scale: str, draws: list[_Draw]) -> list[_Draw]:
-        """The draws of three sample sizes with the roots of depth 3, for controls."""
+        """The draws of three sample sizes with the largest scales of depth 3, for controls."""
         setting = _SETTINGS[scale]
-        return [_draw(setting.task(n), n, seed, 3) for n in _steps(draws) for seed in setting.seeds]
+        return [
+            draw._replace(largest=recovery_scale(Posed.draw(setting.task(draw.n), draw.seed), 3))
+            for draw in draws
+            if draw.n in _steps(draws)
+        ]
 
     @once
     def sides(self, scale: str, draws: list[_Draw], progress: _Progress) -> dict[str, af.Run]:
@@ -238,6 +242,10 @@ class Fig1(Entry):
         "(c): as the least L1 norm comes to the edge of recovery, α must become extremely small: log(1/α²) diverges "
         "like a power of its margin",
         says="as N approaches the minimum number of samples for which β*_L1 generalizes, α must become extremely small",
+        fails={
+            "quick": "24 draws of a small problem scatter too much for a power: −0.58 in [−1.04, −0.12]. That α "
+            "becomes extremely small is seen there too: see the next claim.",
+        },
     )
     def diverges(self, draws: list[_Draw]) -> Finding:
         return _diverges(draws)
@@ -246,12 +254,20 @@ class Fig1(Entry):
     def deeper_does_not(self, deeper: list[_Draw]) -> Finding:
         return _diverges(deeper)
 
+    @passing(diverges, "scales that are made up, of power −1 in the margins that were measured")
+    def would_diverge(self, draws: list[_Draw]) -> Finding:
+        inverse = [draw._replace(largest=-0.1 / max(THRESHOLD - draw.by_l1, 1e-9)) for draw in draws]
+        return _diverges(inverse)
+
     @claim(
         "(c): a few more samples, and a much larger α suffices",
         says="much easier if the number of samples is only slightly larger, and much larger α suffices",
     )
     def eases(self, draws: list[_Draw]) -> Finding:
-        return _eases(draws)
+        found = _eases(draws)
+        noisy = {n: np.median([draw.largest_noisy for draw in draws if draw.n == n]) / 2 for n in _steps(draws)[1:]}
+        said = ", ".join(f"10^{log:.3g} (N={n})" for n, log in noisy.items())
+        return Finding(f"{found.measured}; with the noise of a label counted in the error {said}", found.holds)
 
     @control(eases, "the largest scales that recover at depth 3")
     def deeper_needs_no_ease(self, deeper: list[_Draw]) -> Finding:
@@ -312,10 +328,10 @@ class _Needed(NamedTuple):
     by_l2: int
 
 
-def _draw(task: af.tasks.SparseRegression, n: int, seed: int, depth: int = 2) -> _Draw:
+def _draw(task: af.tasks.SparseRegression, n: int, seed: int) -> _Draw:
     posed = Posed.draw(task, seed)
     by_l1 = posed.error(af.theory.min_l1(posed.X, posed.y))
-    return _Draw(n, seed, by_l1, recovery_scale(posed, depth), recovery_scale(posed, depth, THRESHOLD - _NOISE))
+    return _Draw(n, seed, by_l1, recovery_scale(posed), recovery_scale(posed, level=THRESHOLD - _NOISE))
 
 
 def _falls(errors: np.ndarray) -> Finding:
@@ -456,12 +472,10 @@ def _eases(draws: list[_Draw]) -> Finding:
     steps = _steps(draws)
     logs = [_median_largest(draws, n) / 2 for n in steps]
     gains = np.diff(np.maximum(logs, _RICH / 2))
-    noisy = {n: np.median([draw.largest_noisy for draw in draws if draw.n == n]) / 2 for n in steps[1:]}
     return Finding(
-        "median √c over draws "
+        "median α = √c over draws "
         + ", ".join(f"10^{log:.3g} (N={n})" for n, log in zip(steps, logs, strict=True))
-        + f": {gains[0]:.2g} decades, then {gains[1]:.2g}; with the noise counted in "
-        + ", ".join(f"10^{log:.3g} (N={n})" for n, log in noisy.items()),
+        + f": {gains[0]:.2g} decades, then {gains[1]:.2g}",
         gains[0] >= 1 and gains[0] >= 2 * gains[1] > 0,
     )
 

@@ -76,15 +76,15 @@ class Fig3(Entry):
     about = (
         "w₊^D − w₋^D from w₊ = w₋ = α ends at argmin Q^D_α, Q^D_α(β) = α^D Σ q_D(βᵢ/α^D), q_D the integral of the "
         "inverse of h_D(s) = (1 − s)^{−D/(D−2)} − (1 + s)^{−D/(D−2)}. (a) q_D by the library and by quadrature. (b) "
-        "Q^D(e₁)/Q^D(1/√d), from 1 where Q^D is the L2 norm to 1/√d where it is the L1 norm: for D = 2 the rest falls "
-        "like 1/log(1/α²), beyond like α^{D−2}. (c) The largest α^D from which sparse regression recovers, a root "
+        "Q^D(e₁)/Q^D(1/√d), from 1 where Q^D is the L2 norm to 1/√d where it is the L1 norm: for D = 2 the rest falls"
+        " like 1/log(1/α²), beyond like α^{D−2}. (c) The largest α^D from which sparse regression recovers, a root "
         "along α of the error of the exact argmin Q^D by draw, N and depth; flows of the parameters, which know "
-        "nothing of Q^D, are put on both sides of it. The paper gives no d for (b), here 100, and neither d nor r* nor N for (c): "
-        "they are those of fig1, d = 1000 and r* = 5. The population error is ‖β − β*‖²."
+        "nothing of Q^D, are put on both sides of it. The paper gives no d for (b), here 100, and neither d nor r* "
+        "nor N for (c): they are those of fig1, d = 1000 and r* = 5. The population error is ‖β − β*‖²."
     )
     notes = (
-        "App. F drops the factor 2 of its own loss, Σ(f − y)², in (50)–(58), and (55) has the sign of ascent. In (57) "
-        "X̃ stands for X. Lemma 8 holds as printed, with half its bound: |Xᵀ∫r| ≤ α^{2−D}/(2D(D − 2))."
+        "App. F drops the factor 2 of its own loss, Σ(f − y)², in (50)–(58), and (55) has the sign of ascent. In (57)"
+        " X̃ stands for X. Lemma 8 holds as printed, with half its bound: |Xᵀ∫r| ≤ α^{2−D}/(2D(D − 2))."
     )
 
     def runs(self, scale: str) -> dict[str, dict[int, af.Experiment]]:

@@ -5,9 +5,9 @@ Scales are those of the weights at the start, c = α^D, and known by log₁₀ c
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
 
 import numpy as np
 
@@ -25,7 +25,8 @@ def potential(log_c: float, depth: int) -> af.theory.Q | af.theory.QDepth:
     return af.theory.Q(alpha) if depth == 2 else af.theory.QDepth(alpha, depth)
 
 
-class Posed(NamedTuple):
+@dataclasses.dataclass(frozen=True, eq=False)
+class Posed:
     """A sparse regression: X, y and the planted β*."""
 
     X: np.ndarray
@@ -42,13 +43,17 @@ class Posed(NamedTuple):
     def of(cls, run: af.Run) -> Posed:
         return cls(run.data.inputs, run.data.targets, run.data.truth)
 
+    @functools.cached_property
+    def _minimisers(self) -> af.theory.Minimisers:
+        return af.theory.Minimisers(self.X, self.y)
+
     def error(self, beta: np.ndarray) -> float:
         """The population error E⟨β − β*, x⟩² = ‖β − β*‖²: that of predicting the plant, without the labels' noise."""
         return float(np.sum((beta - self.planted) ** 2))
 
     def minimiser(self, log_c: float, depth: int = 2) -> np.ndarray:
         """argmin Q^D at α^D = 10^log_c."""
-        return potential(log_c, depth).minimise(self.X, self.y)
+        return self._minimisers.of(potential(log_c, depth))
 
     def errors(self, log_c: Iterable[float], depth: int = 2) -> np.ndarray:
         """The population error of argmin Q^D at each of the scales."""
