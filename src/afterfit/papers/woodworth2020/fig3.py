@@ -192,8 +192,8 @@ class Fig3(Entry):
         "Thm 3: argmin Q^D goes to the least L1 norm as α → 0 and to the least L2 norm as α → ∞, for each D > 2",
         says="D ≥ 3: lim_{α→0} β_{α,D} = β*_L1 and lim_{α→∞} β_{α,D} = β*_L2",
         changed="depth 2, of which Thm 3 does not speak, was asked to be within 1 % of the least L1 norm at "
-        "α = 10⁻³⁰⁰. The farthest of five draws missed that narrowly at paper scale; depth 2 is said beside the others, "
-        "on new draws",
+        "α = 10⁻³⁰⁰. The farthest of five draws missed that narrowly at paper scale; depth 2 is said beside the "
+        "others, on new draws",
     )
     def limits(self, posed: list[Posed], scale: str) -> Finding:
         return _limits(posed, _SETTINGS[scale].depths, -24.0, 6.0)
