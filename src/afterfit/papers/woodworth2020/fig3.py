@@ -56,7 +56,7 @@ class _Setting(NamedTuple):
 
 
 _SETTINGS = {
-    "paper": _Setting(1000, 5, (50, 55, 60, 70, 80, 100), (2, 3, 4, 6, 8), range(10, 15), 80, (3, 2, 4, 8), 40.0),
+    "paper": _Setting(1000, 5, (50, 55, 60, 70, 80, 100), (2, 3, 4, 6, 8), range(50, 55), 80, (3, 2, 4, 8), 40.0),
     "quick": _Setting(200, 2, (16, 24, 40), (2, 3, 8), range(20, 25), 40, (3,), 60.0),
 }
 
@@ -236,6 +236,8 @@ class Fig3(Entry):
     @claim(
         "(c): with few samples depth 2 needs an extremely small start, and depth 3 does not",
         says="near-optimal sparse regression with reasonable initialization scales as soon as D > 2",
+        changed="at paper scale it was measured at the first N at which most draws recover, 50, although most do not "
+        "at 55; it is the first from which on they do, and the draws of (c) are new there",
     )
     def reasonable_from_three(self, roots: _Roots) -> Finding:
         return _reasonable(roots, 2, 3)
@@ -421,15 +423,20 @@ def _ordered(roots: _Roots) -> Finding:
 
 
 def _reasonable(roots: _Roots, shallow: int, deep: int) -> Finding:
-    """With the fewest samples that recover in most draws: in the median, half the digits or fewer for the deeper."""
+    """With the fewest samples from which on most draws recover: half the digits or fewer for the deeper, in median."""
     sizes = sorted({one.n for one in roots[deep]})
     logs = {D: {n: float(np.median([one.largest for one in roots[D] if one.n == n])) for n in sizes} for D in roots}
-    first = next(n for n in sizes if np.isfinite(logs[shallow][n]))
+    first = _from_which_on(sizes, [bool(np.isfinite(logs[shallow][n])) for n in sizes])
     return Finding(
         f"N={first}: median α^D=10^{logs[shallow][first]:.3g} for D={shallow}, 10^{logs[deep][first]:.3g} for "
         f"D={deep}; N={sizes[-1]}: 10^{logs[shallow][sizes[-1]]:.3g} and 10^{logs[deep][sizes[-1]]:.3g}",
         2 * logs[deep][first] >= logs[shallow][first],
     )
+
+
+def _from_which_on(sizes: Sequence[int], recovers: Sequence[bool]) -> int:
+    """The first size from which on all recover."""
+    return next(n for k, n in enumerate(sizes) if all(recovers[k:]))
 
 
 def _confirmed(sides: Mapping[str, af.Run], depth: Callable[[int], int]) -> Finding:
@@ -533,8 +540,8 @@ def _show_roots(ax: Axes, roots: _Roots, sides: Mapping[str, af.Run]) -> None:
             zorder=5,
             label=("flow recovers" if recovers else "flow does not") if k < 2 else None,
         )
-    by_l1 = {n: np.median([one.by_l1 for one in next(iter(roots.values())) if one.n == n]) for n in sizes}
-    first = next(n for n in sizes if by_l1[n] <= THRESHOLD)
+    by_l1 = [np.median([one.by_l1 for one in next(iter(roots.values())) if one.n == n]) for n in sizes]
+    first = _from_which_on(sizes.tolist(), [bool(error <= THRESHOLD) for error in by_l1])
     ax.axvline(first, color="0.3", ls="--", lw=1.2, label=rf"least $\ell_1$: $N={first}$")
     ax.set_yscale("symlog", linthresh=1, linscale=0.3)
     ticks = [-300, -100, -30, -10, -5, -3, -2]
