@@ -429,3 +429,22 @@ def test_spectral_minimiser_goes_from_frobenius_to_nuclear():
     value = nuclear.solve(solver="CLARABEL")
     rich = np.linalg.norm(SpectralQ(1e-300).minimise(X, y), "nuc")
     assert abs(rich / value - 1) <= 1e-3  # logarithmic in μ: log(5)/log(10⁶⁰⁰) at most
+
+
+# Many at once
+
+
+@pytest.mark.parametrize("make", POTENTIALS, ids=NAMES)
+def test_minimisers_followed_from_each_other_are_those_from_scratch(make):
+    X, y = _problem()
+    minimisers = theory.Minimisers(X, y)
+    # Down, up, and back between: from the next larger scale, from scratch, and from what is known.
+    for alpha in (1.0, 0.3, 0.05, 30.0, 1e-8, 0.1, 0.02, 1e-8):
+        np.testing.assert_allclose(minimisers.of(make(alpha)), make(alpha).minimise(X, y), rtol=1e-6, atol=1e-9)
+
+
+def test_minimisers_keep_potentials_apart():
+    X, y = _problem()
+    minimisers, shape = theory.Minimisers(X, y), np.linspace(0.5, 2.0, 20)
+    for potential in (Q(0.1), Q(0.1, shape), QDepth(0.1, 3), QDepth(0.1, 4), R(0.1), Q(0.01, shape), Q(0.01)):
+        np.testing.assert_allclose(minimisers.of(potential), potential.minimise(X, y), rtol=1e-6, atol=1e-9)

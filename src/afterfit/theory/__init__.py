@@ -24,7 +24,7 @@ from afterfit.theory._landscape import (
 )
 from afterfit.theory._limits import *
 from afterfit.theory._overlay import overlay, plot
-from afterfit.theory._potentials import Q, QDepth, R, SpectralQ
+from afterfit.theory._potentials import Minimisers, Q, QDepth, R, SpectralQ
 from afterfit.theory._programs import (
     lasso,
     max_l1_margin,
@@ -51,6 +51,7 @@ __all__ = [
     "Instance",
     "KernelPredictor",
     "Manifold",
+    "Minimisers",
     "NotSeparableError",
     "Outcome",
     "Q",

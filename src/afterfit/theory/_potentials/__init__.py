@@ -21,10 +21,10 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from afterfit._base.errors import require
-from afterfit.theory._potentials._dual import Coordinates, Spectrum, follow, orthonormal
+from afterfit.theory._potentials._dual import Coordinates, Spectrum, arrive, follow, orthonormal
 from afterfit.theory._potentials._links import Exponential, Link, Power
 
-__all__ = ["Q", "QDepth", "R", "SpectralQ"]
+__all__ = ["Minimisers", "Q", "QDepth", "R", "SpectralQ"]
 
 Vector = Float[np.ndarray, " d"]
 
@@ -65,18 +65,45 @@ class _Potential(abc.ABC):
         Where two solutions share the least L1 norm, such as for two equal columns of X, a potential chooses between
         them. With `QDepth` and `R` at scales c^{(D−2)/D} below 10⁻¹⁶, the choice is lost in the rounding of X.
         """
+        return Minimisers(X, y).of(self)
+
+
+class Minimisers:
+    """The least potentials on {β : Xβ = y} for many potentials, such as one along its scale.
+
+    Each is `potential.minimise(X, y)`. What depends on the data alone is done once, and a minimiser is followed from
+    that of the same potential at the next larger scale, where it was asked for before: in a search along α that is a
+    few steps, in place of all those from α = 1.
+
+    ```python
+    minimisers = Minimisers(X, y)
+    errors = [error(minimisers.of(Q(alpha))) for alpha in np.geomspace(1, 1e-30, 50)]
+    ```
+    """
+
+    def __init__(self, X: Float[np.ndarray, "n d"], y: Float[np.ndarray, " n"]):
         X, y = np.asarray(X, dtype=float), np.asarray(y, dtype=float)
         require(
             X.ndim == 2 and y.shape == X.shape[:1],
             f"X must be n x d and y of length n, got shapes {X.shape} and {y.shape}.",
         )
-        rows, target, size = orthonormal(X, y)
-        log_scale, tilt = self._log_scale(X.shape[1]), self._tilt(X.shape[1])
-        if size == 0 and not np.any(tilt):
-            return np.zeros(X.shape[1])
-        unit = size or 1.0
-        log_c = float(np.min(log_scale)) - np.log(unit)
-        return unit * follow(Coordinates(self._link(), rows, target, log_scale - np.min(log_scale), tilt), log_c)
+        self._rows, self._target, self._size = orthonormal(X, y)
+        self._known: dict[tuple[Link, bytes, bytes], dict[float, Vector]] = {}
+
+    def of(self, potential: _Potential) -> Vector:
+        """The β with Xβ = y of least potential."""
+        d = self._rows.shape[1]
+        log_scale, tilt = potential._log_scale(d), potential._tilt(d)
+        if self._size == 0 and not np.any(tilt):
+            return np.zeros(d)
+        unit, above = self._size or 1.0, log_scale - np.min(log_scale)
+        dual = Coordinates(potential._link(), self._rows, self._target, above, tilt)
+        log_c = float(np.min(log_scale)) - float(np.log(unit))
+        known = self._known.setdefault((dual.link, above.tobytes(), tilt.tobytes()), {})
+        nearest = min((at for at in known if at >= log_c), default=None)
+        state, at = arrive(dual, log_c, None if nearest is None else (known[nearest], nearest))
+        known[at] = state
+        return unit * dual.solution(state, at)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)  # a shape is an array, and two arrays have no single ==

@@ -10,7 +10,7 @@ import numpy as np
 from afterfit._base.errors import NotSeparableError, Unanswered
 from afterfit.theory._potentials._links import Exponential, Link, log_2cosh, log_2sinh
 
-__all__ = ["Coordinates", "Spectrum", "follow", "orthonormal"]
+__all__ = ["Coordinates", "Spectrum", "arrive", "follow", "orthonormal"]
 
 
 def orthonormal(X: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
@@ -152,15 +152,24 @@ _NO_LONGER_SEEN = 230.0  # above c = 10¹⁰⁰ the minimiser is that of the L2 
 
 
 def follow(dual: _Dual, log_c: float) -> np.ndarray:
-    """The minimiser at log c.
+    """The minimiser at log c."""
+    return dual.solution(*arrive(dual, log_c))
+
+
+def arrive(dual: _Dual, log_c: float, known: tuple[Any, float] | None = None) -> tuple[Any, float]:
+    """The state of the minimiser at log c, and that log c, or `_NO_LONGER_SEEN` if it is above.
 
     For c ≥ 1, with a least-L2 solution of norm 1, the potential is nearly quadratic and Newton's method starts from
     the quadratic one. For smaller c the solution is followed down from c = 1, along steps of log c that grow
     while Newton's method is quick. It becomes a vertex of the L1 program, and is followed with fewer steps.
+    A state that is `known` at a larger log c is where to follow it from instead.
     """
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):  # steps too far are refused
-        at = min(max(log_c, 0.0), _NO_LONGER_SEEN)
-        state, step = _newton(dual, dual.start(at), at, 1e-8), 1.0
+        at, step = min(max(log_c, 0.0), _NO_LONGER_SEEN), 1.0
+        if known is not None and log_c <= known[1] <= at:
+            state, at = known
+        else:
+            state = _newton(dual, dual.start(at), at, 1e-8)
         while state is not None and at > log_c:
             following = max(at - step, log_c)
             share = dual.share(at, following)
@@ -181,7 +190,7 @@ def follow(dual: _Dual, log_c: float) -> np.ndarray:
                 f"the minimiser was not found: it has ‖Xβ − y‖ of {residual:.1g} and a gradient "
                 f"{dual.infeasible(state):.1g} away from the rows of X, relative to their sizes"
             )
-        return dual.solution(state, at)
+        return state, at
 
 
 def _newton(dual: _Dual, state: Any, log_c: float, tolerance: float) -> Any | None:

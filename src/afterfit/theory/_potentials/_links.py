@@ -46,6 +46,7 @@ class Link(Protocol):
         ...
 
 
+@dataclasses.dataclass(frozen=True)
 class Exponential:
     """q: s = arcsinh(z/2), z = 2sinh(s); θ = s, in units of 1."""
 
