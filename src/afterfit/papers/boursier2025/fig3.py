@@ -442,7 +442,7 @@ def _about(t: float, when: float) -> bool:
 
 
 def _coincides(run: af.Run, name: str, slow: float) -> Finding:
-    """Whether ‖w‖ falls to a third and less of what it is at t₂, half-way around 1/λ, where a verdict's time is, too."""
+    """Whether ‖w‖ falls to a third and less of what it is at t₂, half-way around 1/λ, as a verdict's time is."""
     late = run.curves.sel(time=slice(_T2, None))
     t, norm = late["time"].values, late["norm_l2"].values
     half = first_step(t, norm, (norm[0] + norm[-1]) / 2) if norm[-1] <= norm[0] / 3 else np.inf
@@ -590,6 +590,6 @@ def _show_snapshots(axes: Sequence[Axes], run: af.Run, program: Program) -> None
         ax.set_title(f"${name} = {af.plot.mathtext(time)}$", fontsize="medium")
         ax.set(xlabel="$x$", ylabel="$f(x)$")
     axes[-1].plot(x, program.net(x), "k--", lw=1.0, label="convex program")
-    for kink in _kinks(run, program.net):
-        axes[-1].axvline(kink.place, color="0.7", lw=0.8, ls="-.", zorder=0)
-    af.plot.legend_below(*axes, ncols=2)
+    for k, kink in enumerate(_kinks(run, program.net)):
+        axes[-1].axvline(kink.place, color="0.7", lw=0.8, ls="-.", zorder=0, label="its kinks" if k == 0 else None)
+    af.plot.legend_below(*axes, ncols=3)
