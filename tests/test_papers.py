@@ -181,8 +181,8 @@ def test_changes_reach_the_run_and_wrong_ones_are_refused_before_any_work():
     assert math.isclose(float(runs["run"].curves["time"][-1]), 1.0)
     with pytest.raises(SpecError, match=r"penalty\.strenght.*did you mean 'penalty\.strength'"):
         entry.run("quick", {"penalty.strenght": 0.5})
-    with pytest.raises(SpecError, match=r"'boursier2025/fig3'.*did you mean"):
-        papers.find("boursier2025/fig3")
+    with pytest.raises(SpecError, match=r"'boursier2025/fig9'.*did you mean"):
+        papers.find("boursier2025/fig9")
     with pytest.raises(SpecError, match="unknown scale 'papers'"):
         entry.run("papers")
 
