@@ -185,6 +185,7 @@ class Discrete(Dynamics):
     """
 
     in_steps = True
+    numbers: ClassVar[tuple[str, ...]] = ("steps",)  # whole numbers that do not change what a step is: not compiled in
 
     lr: float
     steps: int
@@ -205,6 +206,12 @@ class Discrete(Dynamics):
     def remember(self, problem: Problem, params: PyTree[Array]) -> Any:
         """The memory at the start."""
         return ()
+
+    @property
+    def uncompiled(self) -> dict[str, int]:
+        """Whole numbers in which runs may differ that go together as one program."""
+        given = {name: getattr(self, name) for name in self.numbers}
+        return {name: number for name, number in given.items() if number is not None}
 
     @property
     def end(self) -> float:
