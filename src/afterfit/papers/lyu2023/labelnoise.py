@@ -55,10 +55,10 @@ class LabelNoise(Entry):
     )
 
     def runs(self, scale: str) -> dict[str, Any]:
-        # Of each η: how many seeds of the noise, and how far in slow time. The smallest ends once it has turned.
+        # Of each η: how many seeds of the noise, and how far in slow time. The smallest end once they have turned.
         if scale == "paper":
             seeds = dict(zip(np.geomspace(3e-3, 3e-5, 9).tolist(), (32, 32, 16, 16, 16, 8, 8, 4, 2), strict=True))
-            noisy = {η: (many, _LATE if η > 2e-4 else 0.2 if η > 4e-5 else 0.13) for η, many in seeds.items()}
+            noisy = {η: (many, _LATE if η > 2e-4 else 0.13) for η, many in seeds.items()}
             late, draws, each, flows, ends, end = 1e-3, 20, 4, 30, 10, 2000.0
         else:
             noisy = dict.fromkeys(np.geomspace(5e-3, 5e-4, 6).tolist(), (16, 0.15))
@@ -169,9 +169,9 @@ class LabelNoise(Entry):
     @claim(
         "after T/η^a steps, 1 < a < 2, the distance to θ_GF goes to 0 with η",
         says="θ(T/η^a) converges to θ_GF in distribution as η → 0, for any a in (1, 2) and T",
-        changed="At first the distance had to be within 15 % of theory's at every η, of which η·8dα² is the next order: "
-        "it was off by 16 % at η = 0.005, where that is 0.22, on data seed 51. Within 10 % at the smallest η since, on "
-        "seed 201.",
+        changed="At first the distance had to be within 15 % of theory's at every η, of which η·8dα² is the next "
+        "order: it was off by 16 % at η = 0.005, where that is 0.22, on data seed 51. Within 10 % at the smallest η "
+        "since, on seed 201.",
     )
     def stays(self, departures: Mapping[float, Mapping[float, float]], foreseen: Any) -> Finding:
         return _stays(departures, foreseen)
@@ -210,7 +210,7 @@ class LabelNoise(Entry):
         says="log t = log T + 2·log(1/η) as η → 0: T/η² steps",
         changed="At first a power was fitted without the factor e^{bη}, though the population loss of θ is that of θ̄ "
         "and something of order η that fluctuates: −1.94 in [−1.96, −1.92] for four η on data seed 1, quick; with the "
-        "factor −1.98 in [−2.08, −1.88] for six η on seed 51. Measured since on seed 201, with more seeds of the noise.",
+        "factor −1.98 in [−2.08, −1.88] for six η on seed 51. On seed 201 since, with more seeds of the noise.",
     )
     def turns_like(self, turns: Mapping[float, float]) -> Finding:
         return _inverse_square(turns)
