@@ -13,6 +13,7 @@ from small_problems import X, Y, posed, task
 import afterfit as af
 from afterfit import SpecError
 from afterfit._sweeps.plan import plan
+from afterfit._sweeps.processes import run_many
 from afterfit.dynamics import LabelNoiseFlow, LabelNoiseSGD
 from afterfit.dynamics._riemannian import _Manifold, pull_back
 from afterfit.dynamics._stochastic import _TOGETHER
@@ -101,10 +102,10 @@ def test_steps_of_label_noise_become_the_flow_in_slow_time():
     flow = af.train(**NET, dynamics=LabelNoiseFlow(0.1, first=0.05), observations=2)
     assert flow.status == "finished"
     assert flow.plot().axes[-1].get_xlabel() == "slow time τ = η² · steps"
-    lr, away = 1e-3, []
+    lr = 1e-3
     experiment = af.Experiment(**NET, dynamics=LabelNoiseSGD(lr, round(0.1 / lr**2)), checkpoints=tuple(slow / lr))
-    runs = af.sweep(experiment, over={"dynamics.seed": list(range(48))}, progress=False)
-    found = np.stack([[_weights(params) for params in run.checkpoints] for run in runs])
+    runs = run_many({str(seed): experiment.set({"dynamics.seed": seed}) for seed in range(48)})
+    found = np.stack([[_weights(params) for params in run.checkpoints] for run in runs.values()])
     mean, error = found.mean(axis=0), found.std(axis=0) / np.sqrt(len(found))
     away = (mean - flow.curves.weights.values[1:]) / (4.5 * error + 10 * lr * np.abs(mean).max())
     assert np.max(np.abs(away)) <= 1, away  # 14 means within 4.5 standard errors, and a bias of order η

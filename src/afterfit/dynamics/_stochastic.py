@@ -33,7 +33,7 @@ class LabelNoiseSGD(Discrete):
 
     label_noise = True
     meaning: ClassVar[int] = 2  # in 1 random numbers were drawn step by step
-    numbers: ClassVar[tuple[str, ...]] = ("steps", "seed")
+    whole_numbers = ("steps", "seed")
 
     noise: float = 1.0
     seed: int | None = later(None)

@@ -432,7 +432,7 @@ class _Law(NamedTuple):
     factor: float  # C
 
 
-def corrected_law(x: Sequence[float], y: Sequence[float]) -> _Law:
+def corrected_law(x: Sequence[float] | np.ndarray, y: Sequence[float] | np.ndarray) -> _Law:
     """y = C·xᵖ·e^{bx} by least squares of log y, p with Student's interval from their scatter: at least four points."""
     from scipy.stats import t
 
