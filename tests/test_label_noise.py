@@ -97,21 +97,23 @@ def test_the_flow_goes_down_the_trace_of_the_hessian_by_differences(model):
     np.testing.assert_allclose(field, expected, atol=1e-6 * np.linalg.norm(expected))
 
 
-def test_steps_of_label_noise_become_the_flow_in_slow_time():
-    slow = np.array([0.05, 0.1])
+def test_steps_of_label_noise_become_the_flow_in_slow_time_at_first_order():
     flow = af.train(**NET, dynamics=LabelNoiseFlow(0.1, first=0.05), observations=2)
     assert flow.status == "finished"
     assert flow.plot().axes[-1].get_xlabel() == "slow time τ = η² · steps"
-    lr = 1e-3
-    experiment = af.Experiment(**NET, dynamics=LabelNoiseSGD(lr, round(0.1 / lr**2)), checkpoints=tuple(slow / lr))
-    runs = run_many({str(seed): experiment.set({"dynamics.seed": seed}) for seed in range(48)})
-    found = np.stack([[_weights(params) for params in run.checkpoints] for run in runs.values()])
-    mean, error = found.mean(axis=0), found.std(axis=0) / np.sqrt(len(found))
-    away = (mean - flow.curves.weights.values[1:]) / (4.5 * error + 10 * lr * np.abs(mean).max())
-    assert np.max(np.abs(away)) <= 1, away  # 14 means within 4.5 standard errors, and a bias of order η
-    start = af.train(**NET, dynamics=af.dynamics.GradientFlow(200.0), observations=2)
-    moved = np.abs(mean[-1] - start.curves.weights.values[-1])
-    assert np.max(moved / (4.5 * error[-1] + 10 * lr * np.abs(mean).max())) > 3  # which is not where it began
+    steps, away = (4e-3, 2e-3, 1e-3), []
+    for lr in steps:
+        dynamics = LabelNoiseSGD(lr, round(0.1 / lr**2))
+        experiment = af.Experiment(**NET, dynamics=dynamics, observations=2)
+        runs = run_many({str(seed): experiment.set({"dynamics.seed": seed}) for seed in range(48)})
+        mean = np.mean([_weights(run.params) for run in runs.values()], axis=0)
+        away.append(np.linalg.norm(mean - flow.curves.weights.values[-1]))
+    # Means over 48 seeds have a standard error of a tenth of the distance at the largest η, a fifth at the smallest.
+    slope = np.polyfit(np.log(steps), np.log(away), 1)[0]
+    assert 0.75 < slope < 1.25, away
+    fitted = af.train(**NET, dynamics=af.dynamics.GradientFlow(200.0), observations=2)
+    moved = np.linalg.norm(flow.curves.weights.values[-1] - fitted.curves.weights.values[-1])
+    assert away[-1] < 0.1 * moved  # it has come far from where it was fitted
 
 
 def _weights(params):
