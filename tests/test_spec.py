@@ -81,6 +81,7 @@ NOUNS = [
     dynamics.RiemannianFlow(20.0, 1e-5, 1e-7, 99, 1e-3, method="implicit"),
     dynamics.RiemannianFlow("settled", horizon=100.0),
     dynamics.LabelNoiseFlow(20.0, 1e-5, 1e-7, 99, 1e-3, method="implicit", noise=0.5),
+    dynamics.LabelNoiseFlow("settled", horizon=100.0),
     inits.Constant(0.5, shape=(1.0, 2.0), seed=3),
     inits.Constant(norm=128.0, seed=3),
     inits.Gaussian(0.5, seed=3),
