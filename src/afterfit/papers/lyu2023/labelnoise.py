@@ -84,7 +84,7 @@ class LabelNoise(Entry):
             },
             "averaged": _experiment(
                 _DRAW,
-                af.dynamics.LabelNoiseFlow(until=1.0, first=1e-3),
+                af.dynamics.LabelNoiseFlow(until=1.0, first=1e-3, method="explicit"),
                 observations=80,
                 checkpoints=tuple(sorted(slow)),
             ),
@@ -94,7 +94,9 @@ class LabelNoise(Entry):
             },
             # Fewer examples and a dense w*, whose interpolators of least Σcⱼ|wⱼ| and of least Σ|wⱼ| are not the same.
             "ends": {
-                data: _experiment(data, af.dynamics.LabelNoiseFlow(until=end), n=12, sparsity=_D, observations=20)
+                data: _experiment(
+                    data, af.dynamics.LabelNoiseFlow(until=end, method="explicit"), n=12, sparsity=_D, observations=20
+                )
                 for data in range(_DRAW, _DRAW + ends)
             },
         }
@@ -135,7 +137,12 @@ class LabelNoise(Entry):
         return {a: {η: at(η, T * η ** (2 - a)) for η in paths} for a, T in _EARLY.items()}
 
     def picture(
-        self, noisy: Mapping[_At, af.Run], paths: Any, averaged: af.Run, bad: float, turns: Mapping[float, float]
+        self,
+        paths: Mapping[float, _Path],
+        averaged: af.Run,
+        flows: Mapping[int, af.Run],
+        bad: float,
+        turns: Mapping[float, float],
     ) -> Figure:
         figure = af.plot.Figure(figsize=(14.5, 5.2), layout="constrained")
         steps, slow, law = figure.subplots(1, 3, width_ratios=(4, 4, 3))
@@ -143,7 +150,7 @@ class LabelNoise(Entry):
             style = _style(place, len(paths))
             path.draw(steps, path.steps, η, style)
             path.draw(slow, path.steps * η**2, η, style)
-        _mark_fit(steps, next(run for at, run in noisy.items() if at.η == min(paths)))
+        _mark_fit(steps, flows[_DRAW], min(paths))
         steps.set(xlabel="steps k", xscale="log")
         curves = averaged.curves.isel(time=slice(1, None))
         slow.plot(curves["time"], curves["population_risk"], color="#D55E00", ls="--", lw=2.2, label="averaged, θ̄(τ)")
@@ -152,7 +159,8 @@ class LabelNoise(Entry):
             ax.axhline(bad, color="k", ls=":", lw=1.2, label="limit of gradient flow")
             ax.set(ylabel="population loss (mean and range over noise)", yscale="log", ylim=(1e-3, 2))
         _draw_law(law, turns, _half_way(averaged, bad))
-        af.plot.legend_below(steps, slow, law)
+        af.plot.legend_below(steps, slow)
+        af.plot.legend_below(law, ncols=1)
         return figure
 
     @claim(
@@ -478,20 +486,20 @@ def _style(place: int, of: int) -> dict[str, Any]:
     return {"color": (0.35 * grey, 0.65 * grey + 0.1, 0.55 * grey + 0.35), "lw": 1.0 + 0.25 * place}
 
 
-def _mark_fit(ax: Axes, run: af.Run) -> None:
-    """Mark the step at which a run has fitted the data."""
-    fitted = run.verdict.t_fit
-    if fitted:
-        lr = run.spec["dynamics"]["lr"]
-        ax.axvline(fitted / lr, color="0.4", ls=":", lw=1)
-        ax.text(fitted / lr, 1.02, rf"$k_\mathrm{{fit}}$ (η = {lr:g})", transform=ax.get_xaxis_transform(), ha="center")
+def _mark_fit(ax: Axes, flow: af.Run, η: float) -> None:
+    """Mark the step at which gradient flow has fitted the data; with noise the training error goes on to fluctuate."""
+    fitted = flow.verdict.t_fit
+    assert fitted is not None
+    ax.axvline(fitted / η, color="0.4", ls=":", lw=1)
+    words = rf"$t_\mathrm{{fit}}/\eta$ of gradient flow, η = {η:.2g}"
+    ax.text(fitted / η, 1.02, words, transform=ax.get_xaxis_transform(), ha="center", fontsize="small")
 
 
 def _draw_law(ax: Axes, turns: Mapping[float, float], slow: float) -> None:
     η, k = np.array(list(turns)), np.array(list(turns.values()))
     ax.plot(η, k, "ko", ms=5, label="mean population loss halved")
     law = corrected_law(η, k)
-    fit = rf"fit, $\propto\eta^{{{law.power.value:.3f}}}\,e^{{{law.slope:.0f}\eta}}$"
+    fit = f"fit, power {law.power.value:.3f}, times exp({law.slope:.0f}η)"
     ax.plot(η, law.factor * η**law.power.value * np.exp(law.slope * η), color="0.5", lw=1.2, label=fit)
     ax.plot(η, slow / η**2, color="#D55E00", ls="--", lw=1.6, label=f"averaged dynamics, {slow:.3f}/η²")
     ax.set(xscale="log", yscale="log", xlabel="step size η", ylabel="steps k of the transition")
