@@ -165,8 +165,8 @@ def label_noise(quick: bool) -> Iterator[Row]:
         ours, before = (statistics.median(found[name]) for name in ("blocks", "one_by_one"))
         yield Row(
             f"label_noise/{lanes}",
-            f"CPU time of a step of lyu2023/labelnoise, {lanes} seed{'s' * (lanes > 1)} of the noise together: random "
-            "numbers drawn step by step over drawn for 128 steps at once",
+            f"CPU time of a step of lyu2023/labelnoise, {'alone' if lanes == 1 else f'{lanes} seeds of the noise together'}: "
+            "random numbers drawn step by step over drawn for 128 steps at once",
             f"at once {micro(ours)}, step by step {micro(before)}",
             f"≥ {bound:g}",
             before / ours,
