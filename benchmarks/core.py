@@ -163,10 +163,11 @@ def label_noise(quick: bool) -> Iterator[Row]:
     for lanes, bound in ((1, 4.0), (16, 3.0)):
         found = worker("label_noise", lanes=lanes, steps=(10_000 if quick else 200_000) // lanes, rounds=5)
         ours, before = (statistics.median(found[name]) for name in ("blocks", "one_by_one"))
+        together = "alone" if lanes == 1 else f"{lanes} seeds of the noise together"
         yield Row(
             f"label_noise/{lanes}",
-            f"CPU time of a step of lyu2023/labelnoise, {'alone' if lanes == 1 else f'{lanes} seeds of the noise together'}: "
-            "random numbers drawn step by step over drawn for 128 steps at once",
+            f"CPU time of a step of lyu2023/labelnoise, {together}: random numbers drawn step by step over "
+            "drawn for 128 steps at once",
             f"at once {micro(ours)}, step by step {micro(before)}",
             f"≥ {bound:g}",
             before / ours,
