@@ -158,6 +158,24 @@ def digits(quick: bool) -> Iterator[Row]:
                 yield Row(f"digits/{precision}/{other}", what, measured, f"≤ {bound:g}", ratio, ratio <= bound, shown)
 
 
+def label_noise(quick: bool) -> Iterator[Row]:
+    """A step of label-noise SGD, alone and with other seeds of the noise."""
+    for lanes, bound in ((1, 4.0), (16, 3.0)):
+        found = worker("label_noise", lanes=lanes, steps=(10_000 if quick else 200_000) // lanes, rounds=5)
+        ours, before = (statistics.median(found[name]) for name in ("blocks", "one_by_one"))
+        together = "alone" if lanes == 1 else f"{lanes} seeds of the noise together"
+        yield Row(
+            f"label_noise/{lanes}",
+            f"CPU time of a step of lyu2023/labelnoise, {together}: random numbers drawn step by step over "
+            "drawn for 128 steps at once",
+            f"at once {micro(ours)}, step by step {micro(before)}",
+            f"≥ {bound:g}",
+            before / ours,
+            before / ours >= bound,
+            found,
+        )
+
+
 def memory(quick: bool) -> Iterator[Row]:
     """Resident memory against the number of steps and of observations."""
     rounds = 1 if quick else 3
@@ -222,6 +240,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "lyu": lyu,
     "modular": modular,
     "digits": digits,
+    "label_noise": label_noise,
     "memory": memory,
     "import": imports,
 }

@@ -318,6 +318,44 @@ def _digits(file: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, 
 # --- Runs of the gallery, memory, import ---
 
 
+# --- A step of label-noise SGD: lyu2023/labelnoise, its random numbers drawn in blocks or step by step ---
+
+
+def label_noise(lanes: int, steps: int, rounds: int) -> dict[str, Any]:
+    """CPU time of a step of so many runs on the same data, in turns with steps that each draw their own numbers."""
+    one_core()
+    import jax
+    import jax.numpy as jnp
+
+    from afterfit._training.train import prepare
+    from afterfit.dynamics import LabelNoiseSGD
+
+    class OneByOne(LabelNoiseSGD):
+        def step(self, problem: Any, params: Any, memory: Any, key: Any) -> Any:
+            return LabelNoiseSGD.step(self, problem, params, memory, key)
+
+    experiment = headline("lyu2023/labelnoise", {})
+    with jax.enable_x64(True):
+        problem, params = prepare(experiment)
+        keys = jax.random.split(jax.random.key(0), lanes)
+        loops, ends = {}, {}
+        for name, kind in (("blocks", LabelNoiseSGD), ("one_by_one", OneByOne)):
+            dynamics = kind(experiment.dynamics.lr, steps)
+
+            def loop(key: Any, steps: Any, dynamics: LabelNoiseSGD = dynamics) -> Any:
+                return dynamics.advance(problem, dynamics.start(problem, params, key), steps, steps)
+
+            many = jax.jit(jax.vmap(loop, in_axes=(0, None)))
+            loops[name] = lambda many=many: jax.block_until_ready(many(keys, jnp.asarray(steps)))
+            state = loops[name]()  # compiles
+            ends[name] = float(jnp.mean(problem.model.weights(state.params)[:, problem.data.truth != 0]))
+        times: dict[str, list[float]] = {name: [] for name in loops}
+        for _ in range(rounds):
+            for name, run in loops.items():
+                times[name].append(busy_seconds(run) / steps)
+    return times | {"ends": ends}
+
+
 def gallery(entry: str, steps: int, shorter: int) -> dict[str, Any]:
     """One run of an entry at paper scale in a fresh process, compiling included; after it, if `shorter` is not 0,
     the same again and one of fewer steps."""
@@ -616,6 +654,7 @@ WORKERS = {
         digits_data,
         digits_afterfit,
         digits_torch,
+        label_noise,
         gallery,
         memory,
         flow,

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = [
     "KNOWN",
     "SLOW_TIME",
+    "SQUARED_STEPS",
     "TIME_LABEL",
     "TRAINING_TIME",
     "NotCurves",
@@ -34,8 +35,13 @@ __all__ = [
 # What the time of curves is, as their files say it, and as an axis does.
 TRAINING_TIME = "sum of step sizes"
 SLOW_TIME = "slow time: penalty strength x training time"
+SQUARED_STEPS = "slow time: step size squared x steps"
 TIME_LABEL = "training time t = Σ step sizes"
-_LABELS = {TRAINING_TIME: TIME_LABEL, SLOW_TIME: "slow time τ = penalty strength · t"}
+_LABELS = {
+    TRAINING_TIME: TIME_LABEL,
+    SLOW_TIME: "slow time τ = penalty strength · t",
+    SQUARED_STEPS: "slow time τ = η² · steps",
+}
 
 _MEANING = {
     "train_loss": "training loss",

@@ -167,8 +167,8 @@ def _grouped(things: Iterable[T], by: Callable[[T], Hashable]) -> dict[Hashable,
 def _structure(experiment: Experiment) -> Hashable:
     """What two experiments have in common that differ in numbers only."""
     dynamics = experiment.dynamics
-    if dynamics.in_steps:
-        dynamics = dynamics.replace(steps=1)
+    if numbers := dynamics.uncompiled:
+        dynamics = dynamics.replace(**dict.fromkeys(numbers, 1))
     nouns = (experiment.task, experiment.model, experiment.penalty, dynamics, experiment.init)
     leaves, tree = jax.tree.flatten(nouns)
     observe = tuple(jax.tree.leaves(experiment.observe)), jax.tree.structure(experiment.observe)

@@ -51,8 +51,9 @@ class Lane:
         self.dynamics, self.params = dynamics, params
         self.problem = watching(experiment.observe, problem, params)
         self.traced = numbers_as_arrays(dynamics, params)
-        if dynamics.in_steps:  # how many are made does not change what a step is
-            self.traced = eqx.tree_at(lambda d: d.steps, self.traced, jnp.asarray(self.traced.steps))
+        if numbers := dynamics.uncompiled:  # how many steps are made, say, does not change what a step is
+            arrays = [jnp.asarray(number) for number in numbers.values()]
+            self.traced = eqx.tree_at(lambda d: [getattr(d, name) for name in numbers], self.traced, arrays)
         self.key = jax.random.key(experiment.seed)
         self.past = Past.of(experiment.init.past)  # of a run that goes on from another
         self.past.check_curves(lambda: jax.eval_shape(self.problem.observe, params))

@@ -57,12 +57,19 @@ class Dynamics(Spec):
     fits_at_once: ClassVar[bool] = False
     label_noise: ClassVar[bool] = False
     clock: ClassVar[str] = TRAINING_TIME  # what the time of its curves is
+    whole_numbers: ClassVar[tuple[str, ...]] = ()  # settings that do not change what a step is, and are not compiled in
     in_steps: ClassVar[bool] = False  # whether it makes steps that are counted, or goes through time at its own pace
 
     @property
     @abc.abstractmethod
     def end(self) -> float:
         """Where the run ends, in the unit of `position`: steps or time."""
+
+    @property
+    def uncompiled(self) -> dict[str, int]:
+        """The whole numbers in which runs may differ that go together as one program, where they are given."""
+        given = {name: getattr(self, name) for name in self.whole_numbers}
+        return {name: number for name, number in given.items() if number is not None}
 
     @property
     def step_size(self) -> float | None:
@@ -185,6 +192,7 @@ class Discrete(Dynamics):
     """
 
     in_steps = True
+    whole_numbers = ("steps",)
 
     lr: float
     steps: int

@@ -15,7 +15,7 @@ from afterfit.dynamics._flow import Continuous, GradientFlow
 from afterfit.dynamics._methods._base import Chart, FlowState, Primal
 from afterfit.dynamics._methods.explicit import Explicit
 from afterfit.dynamics._problem import Problem, norm
-from afterfit.penalties import NoPenalty
+from afterfit.penalties import NoPenalty, Penalty
 
 __all__ = ["RiemannianFlow"]
 
@@ -42,18 +42,23 @@ class RiemannianFlow(Continuous):
 
     clock = SLOW_TIME
 
+    def lowered(self, problem: Problem) -> Penalty:
+        """What falls among the parameters that fit the data; its strength does not count."""
+        return problem.penalty
+
     def check(self, problem: Problem, params: PyTree[Array]) -> None:
+        name, lowered = type(self).__name__, self.lowered(problem)
         require(
             problem.task.loss.form == "squared",
-            "RiemannianFlow moves among the parameters that fit the data exactly and needs a squared loss.",
+            f"{name} moves among the parameters that fit the data exactly and needs a squared loss.",
         )
         require(
-            problem.penalty.smooth and not isinstance(problem.penalty, NoPenalty),
-            f"RiemannianFlow lowers a smooth penalty, such as L2, not {type(problem.penalty).__name__}.",
+            lowered.smooth and not isinstance(lowered, NoPenalty),
+            f"{name} lowers a smooth penalty, such as L2, not {type(lowered).__name__}.",
         )
         require(
             problem.task.precision == "double",
-            f"RiemannianFlow keeps to parameters that fit the data to {_FITTED}, which single precision cannot tell: "
+            f"{name} keeps to parameters that fit the data to {_FITTED}, which single precision cannot tell: "
             'say precision="double" on the task.',
         )
         self._fast.check(_unregularised(problem), params)
@@ -75,10 +80,14 @@ class RiemannianFlow(Continuous):
         assert self.rtol is not None, "resolve() gives a flow its tolerance"
         return _Slide(self.rtol, self.atol, self.max_steps)
 
+    def _sliding(self, problem: Problem) -> Problem:
+        """The problem of the slow phase: its penalty is what is lowered."""
+        return eqx.tree_at(lambda p: p.penalty, problem, self.lowered(problem))
+
     def start(self, problem: Problem, params: PyTree[Array], key: Key[Array, ""]) -> State:
         zero = jnp.zeros((), jnp.int64)
         fast = self._fast.start(_unregularised(problem), params, key).memory
-        slow = self._slow.start(problem, params)
+        slow = self._slow.start(self._sliding(problem), params)
         # Time enough for the first look at the fast phase: what moves the parameters by about their own size.
         look = norm(params) / jnp.maximum(norm(jax.grad(problem.loss)(params)), 1e-300)
         phases = _Phases(jnp.zeros(()), fast, look.astype(jnp.float64), zero, slow, jnp.zeros((), bool), zero, zero)
@@ -122,14 +131,17 @@ class RiemannianFlow(Continuous):
         params = pull_back(problem, state.params)
         rank = constraints(problem, params).rank
         phases = eqx.tree_at(
-            lambda p: (p.slow, p.rank, p.rank_now), state.memory, (self._slow.start(problem, params), rank, rank)
+            lambda p: (p.slow, p.rank, p.rank_now),
+            state.memory,
+            (self._slow.start(self._sliding(problem), params), rank, rank),
         )
         return State(params, phases, state.step, state.key)
 
     def _slide(self, problem: Problem, state: State, target: Array, last: Int[Array, ""]) -> State:
         phases: _Phases = state.memory
         goal = jnp.where(phases.arrived, target, 0.0)
-        moved = self._slow.advance(problem, State(state.params, phases.slow, state.step, state.key), goal, last)
+        at = State(state.params, phases.slow, state.step, state.key)
+        moved = self._slow.advance(self._sliding(problem), at, goal, last)
         rank = jnp.where(phases.arrived, constraints(problem, moved.params).rank, phases.rank_now)
         phases = eqx.tree_at(lambda p: (p.time, p.slow, p.rank_now), phases, (moved.memory.time, moved.memory, rank))
         return State(moved.params, phases, moved.step, state.key)
