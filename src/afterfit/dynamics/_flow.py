@@ -20,7 +20,7 @@ __all__ = ["Continuous", "GradientFlow", "LossScaledFlow"]
 
 _EARLIEST = 1e-290  # 10⁻⁸ of which is still a number with all its digits
 _FINEST = 1e-6  # the smallest error of a step that single precision, with its seven digits, can still measure
-_LANDED = 1e-3  # share of log₁₀(1 + t) by which an observation in logarithmic time may come too early
+_BEYOND = 1e-3  # share of log(1 + t) that steps in logarithmic time aim beyond an observation, to arrive there at once
 _OF_GRADIENTS = ("stabilised", "explicit")  # methods that ask a problem for its gradient and nothing else
 _LOG10 = float(np.log(10.0))
 
@@ -247,18 +247,26 @@ class LossScaledFlow(Continuous):
         goal = target.astype(jnp.float64) * _LOG10  # log(1 + t)
 
         def unfinished(state: State) -> Bool[Array, ""]:
-            early = jnp.logaddexp(0.0, state.memory.log_time) < (1 - _LANDED) * goal
+            early = jnp.logaddexp(0.0, state.memory.log_time) < goal
             return early & (state.step < last) & ~state.memory.flow.stuck
 
         def step(state: State) -> State:
             clock: _LogClock = state.memory
-            there = jnp.maximum(clock.flow.time + clock.wait(goal), jnp.nextafter(clock.flow.time, jnp.inf))
+            there = jnp.maximum(
+                clock.flow.time + clock.wait((1 + _BEYOND) * goal), jnp.nextafter(clock.flow.time, jnp.inf)
+            )
             moved = method.advance(
                 scaled, State(state.params, clock.flow, state.step, state.key), there, state.step + 1
             )
             log_loss, fall = _log_loss_and_fall(problem, moved.params)
-            clock = clock.moved(moved.memory, log_loss, fall)
-            return State(moved.params, clock, moved.step, state.key)
+            # Small errors of the parameters may be large ones of their margins: what the flow lowers, a step has to.
+            keep = (moved.memory.time == clock.flow.time) | (log_loss <= clock.log_loss)
+            params, clock = jax.tree.map(
+                lambda new, old: jnp.where(keep, new, old),
+                (moved.params, clock.moved(moved.memory, log_loss, fall)),
+                (state.params, clock.refused(moved.memory)),
+            )
+            return State(params, clock, moved.step, state.key)
 
         return jax.lax.while_loop(unfinished, step, state)
 
@@ -272,7 +280,7 @@ class LossScaledFlow(Continuous):
         return state.memory.log_time / _LOG10
 
     def trouble(self, state: State) -> Array:
-        return state.memory.flow.stuck & (self.position(state) < (1 - _LANDED) * self.end)
+        return state.memory.flow.stuck & (self.position(state) < self.end)
 
     def complaint(self, state: State) -> tuple[str, str]:
         return "step limit", (
@@ -322,6 +330,21 @@ class _LogClock(eqx.Module):
         growing = jnp.logaddexp(0.0, log_even + jnp.log(self.fall)) / self.fall
         wait = jnp.where(log_even + jnp.log(self.fall) < -30, jnp.exp(log_even), growing)
         return jnp.where(jnp.isnan(wait), jnp.inf, wait)
+
+    def refused(self, flow: FlowState) -> _LogClock:
+        """The clock before a step that is not taken: the next is half as long."""
+        half = 0.5 * (flow.time - self.flow.time)
+        again = eqx.tree_at(
+            lambda f: (f.place.dt, f.rejected, f.right_hand_sides, f.stuck),
+            self.flow,
+            (
+                half,
+                flow.rejected + 1,
+                flow.right_hand_sides + 1,
+                flow.stuck | (self.flow.time + half == self.flow.time),
+            ),
+        )
+        return _LogClock(again, self.log_time, self.log_loss, self.fall)
 
     def moved(self, flow: FlowState, log_loss: Float[Array, ""], fall: Float[Array, ""]) -> _LogClock:
         """The clock after a step, over which log L is taken for a straight line: t grows by ∫ds/L."""
