@@ -169,7 +169,7 @@ class Fig4(Entry):
 
     @claim(
         "the normalised margin rises all along once the data are fitted",
-        says="margin maximization (Lyu and Li 2020): log(1/(nL))/‖θ‖² never falls",
+        says="margin maximization (Lyu and Li 2020): the smoothed margin, −log(e^{nL} − 1)/‖θ‖², never falls",
     )
     def widens(self, each: list[af.Run]) -> Finding:
         return _widens([_margins(run) for run in each])
@@ -371,9 +371,11 @@ def _falls(residuals: Sequence[tuple[np.ndarray, np.ndarray]]) -> Finding:
 
 
 def _margins(run: af.Run) -> np.ndarray:
-    """log(1/(nL))/‖θ‖² from the fit on, as soon as it is positive: a lower bound of the normalised margin."""
+    """The smoothed margin −log(e^{nL} − 1)/‖θ‖², at most the normalised one, from where it is positive on."""
     curves, n = _seen(run), len(run.data.targets)
-    margin = -(np.log(10) * curves["log10_train_loss"].values + np.log(n)) / curves["norm_l2"].values ** 2
+    log_nL = np.log(10) * curves["log10_train_loss"].values + np.log(n)
+    nL = np.exp(np.clip(log_nL, -30, 5))  # where it is less, e^{nL} − 1 is nL
+    margin = -np.where(log_nL < -30, log_nL, np.log(np.expm1(nL))) / curves["norm_l2"].values ** 2
     return margin[(_log10(run) >= _fitted(run)) & (margin > 0)]
 
 
