@@ -153,7 +153,7 @@ class Fig4(Entry):
         return _not_sharp([decayed], decayed)
 
     @claim(
-        "the direction's KKT residual of R1 falls along the way",
+        "the direction's KKT residual of R1, of gradients averaged along the path, falls along the way",
         says="gradient flow on homogeneous nets converges to KKT points of R1, even without weight decay",
     )
     def turns_to_kkt(self, directions: list[_Direction]) -> Finding:
