@@ -78,6 +78,7 @@ _DYNAMICS: Sequence[Mapping[str, Any]] = [
     {"kind": "AdamW", "lr": 0.05, "steps": 20, "weight_decay": 0.1},
     {"kind": "GradientFlow", "until": 2.0},
     {"kind": "GradientFlow", "until": 2.0, "method": "explicit"},
+    {"kind": "LossScaledFlow", "until": 2.0},
     {"kind": "RiemannianFlow", "until": 2.0},
 ]
 _INITS: Sequence[Mapping[str, Any]] = [

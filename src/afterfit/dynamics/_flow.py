@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, Key, PyTree
+from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from afterfit._base.errors import require
-from afterfit.dynamics._base import STOPS, Dynamics, State
-from afterfit.dynamics._methods import FlowToFollow, Method
-from afterfit.dynamics._problem import Problem
+from afterfit.dynamics._base import STOPS, Dynamics, Remembered, State
+from afterfit.dynamics._methods import FlowState, FlowToFollow, Method
+from afterfit.dynamics._problem import Problem, norm
 from afterfit.models._inputs import as_inputs
 
-__all__ = ["Continuous", "GradientFlow"]
+__all__ = ["Continuous", "GradientFlow", "LossScaledFlow"]
 
 _EARLIEST = 1e-290  # 10⁻⁸ of which is still a number with all its digits
 _FINEST = 1e-6  # the smallest error of a step that single precision, with its seven digits, can still measure
+_BEYOND = 1e-3  # share of log(1 + t) that steps in logarithmic time aim beyond an observation, to arrive there at once
+_OF_GRADIENTS = ("stabilised", "explicit")  # methods that ask a problem for its gradient and nothing else
+_LOG10 = float(np.log(10.0))
 
 
 class Continuous(Dynamics):
@@ -189,3 +194,163 @@ def choose(flow: FlowToFollow) -> tuple[type[Method], str]:
     """The method for this flow, and why."""
     possible = (method for method in Method.in_turn() if method.obstacle(flow.problem, flow.params) is None)
     return next((method, why) for method in possible if (why := method.preferred(flow)) is not None)
+
+
+class LossScaledFlow(Continuous):
+    """Gradient flow with time kept in logarithms: `LossScaledDescent` as its step goes to 0.
+
+    Once a classifier fits its data, its loss L falls without end and t leaves the range of floating-point numbers. The
+    flow is followed in another time, s with dt = ds/L, in which it is θ' = −∇log L: the same path, at a pace that does
+    not die out. `until` and `first` are log₁₀(1 + t), which is log₁₀ t but for the beginning: `until=1e3` is
+    t = 10^1000. The curves carry log₁₀ t. Observations are log-spaced in that number, and come at it or a little later.
+
+    The curvature of log L grows like log t: `method` is `"stabilised"`, whose cost is like its square root, or
+    `"explicit"`. Without penalty only, as `LossScaledDescent`.
+
+    ```python
+    LossScaledFlow(until=1e3)
+    ```
+    """
+
+    def __check_init__(self):
+        require(
+            not isinstance(self.until, str),
+            f"LossScaledFlow has no rest to come to: until is a number, log₁₀(1 + t), got {self.until!r}.",
+        )
+
+    def check(self, problem: Problem, params: PyTree[Array]) -> None:
+        super().check(problem, params)
+        require(problem.penalty.weakest == 0, "LossScaledFlow goes down the loss alone: leave the penalty out.")
+        require(
+            self.method in ("auto", *_OF_GRADIENTS),
+            f"LossScaledFlow is followed by one of: {', '.join(_OF_GRADIENTS)}, not by {self.method!r}, which needs "
+            "more of a problem than the gradient of log L.",
+        )
+
+    def resolve(self, problem: Problem, params: PyTree[Array]) -> tuple[LossScaledFlow, str]:
+        method, why = (_OF_GRADIENTS[0], "the curvature of log L grows") if self.method == "auto" else (self.method, "")
+        rtol = Method.named(method).default_rtol if self.rtol is None else self.rtol
+        return self.replace(method=method, rtol=rtol), f"{method}: {why or 'asked for'}"
+
+    @property
+    def _method(self) -> Method:
+        assert self.rtol is not None, "resolve() gives a flow its tolerance"
+        return Method.named(self.method)(self.rtol, self.atol, self.max_steps)
+
+    def start(self, problem: Problem, params: PyTree[Array], key: Key[Array, ""]) -> State:
+        flow = self._method.start(_LogLoss.of(problem), params)
+        memory = _LogClock(flow, jnp.asarray(-jnp.inf, jnp.float64), *_log_loss_and_fall(problem, params))
+        return State(params, memory, jnp.zeros((), jnp.int64), key)
+
+    def advance(self, problem: Problem, state: State, target: Array, limit: Int[Array, ""]) -> State:
+        scaled, method, last = _LogLoss.of(problem), self._method, state.step + limit
+        goal = target.astype(jnp.float64) * _LOG10  # log(1 + t)
+
+        def unfinished(state: State) -> Bool[Array, ""]:
+            early = jnp.logaddexp(0.0, state.memory.log_time) < goal
+            return early & (state.step < last) & ~state.memory.flow.stuck
+
+        def step(state: State) -> State:
+            clock: _LogClock = state.memory
+            there = jnp.maximum(
+                clock.flow.time + clock.wait((1 + _BEYOND) * goal), jnp.nextafter(clock.flow.time, jnp.inf)
+            )
+            moved = method.advance(
+                scaled, State(state.params, clock.flow, state.step, state.key), there, state.step + 1
+            )
+            log_loss, fall = _log_loss_and_fall(problem, moved.params)
+            # Small errors of the parameters may be large ones of their margins: what the flow lowers, a step has to.
+            keep = (moved.memory.time == clock.flow.time) | (log_loss <= clock.log_loss)
+            params, clock = jax.tree.map(
+                lambda new, old: jnp.where(keep, new, old),
+                (moved.params, clock.moved(moved.memory, log_loss, fall)),
+                (state.params, clock.refused(moved.memory)),
+            )
+            return State(params, clock, moved.step, state.key)
+
+        return jax.lax.while_loop(unfinished, step, state)
+
+    def position(self, state: State) -> Array:
+        return jnp.logaddexp(0.0, state.memory.log_time) / _LOG10
+
+    def positions(self, times: np.ndarray, past: Remembered | None = None) -> np.ndarray:
+        return np.log1p(times) / _LOG10
+
+    def log10_time(self, state: State) -> Float[Array, ""]:
+        return state.memory.log_time / _LOG10
+
+    def trouble(self, state: State) -> Array:
+        return state.memory.flow.stuck & (self.position(state) < self.end)
+
+    def complaint(self, state: State) -> tuple[str, str]:
+        return "step limit", (
+            f"the integrator stopped at log₁₀ t={float(self.log10_time(state)):.4g} of {self.end:.4g} after "
+            f"{int(state.step)} steps: try {self.knob}."
+        )
+
+    def work(self, state: State) -> dict[str, Array]:
+        return super().work(eqx.tree_at(lambda s: s.memory, state, state.memory.flow))
+
+    @property
+    def knob(self) -> str:
+        return f"a larger dynamics.max_steps (now {self.max_steps}), or a looser dynamics.rtol"
+
+
+class _LogLoss(Problem):
+    """A problem that goes down log L in place of L."""
+
+    @classmethod
+    def of(cls, problem: Problem) -> _LogLoss:
+        return cls(problem.task, problem.model, problem.penalty, problem.data)
+
+    def gradient(self, params: PyTree[Array]) -> PyTree[Array]:
+        return jax.grad(self.log_loss)(params)
+
+
+def _log_loss_and_fall(problem: Problem, params: PyTree[Array]) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """log L and −d(log L)/ds = ‖∇log L‖²."""
+    log_loss, gradient = jax.value_and_grad(problem.log_loss)(params)
+    return log_loss.astype(jnp.float64), norm(gradient).astype(jnp.float64) ** 2
+
+
+class _LogClock(eqx.Module):
+    """A flow in s, log t beside it, log L there and how fast it falls in s; all in double precision."""
+
+    flow: FlowState
+    log_time: Float[Array, ""]
+    log_loss: Float[Array, ""]
+    fall: Float[Array, ""]
+
+    def wait(self, goal: Float[Array, ""]) -> Float[Array, ""]:
+        """How long it is in s until log(1 + t) is `goal`, if log L goes on falling as it does."""
+        end = goal + jnp.log(-jnp.expm1(-goal))  # log t then
+        log_left = end + jnp.log(-jnp.expm1(jnp.minimum(self.log_time - end, 0.0)))
+        # 1/L grows like e^{fall·s}, so that t − t₀ = (e^{fall·s} − 1)/(fall·L).
+        log_even = log_left + self.log_loss  # log s, if L stayed as it is
+        growing = jnp.logaddexp(0.0, log_even + jnp.log(self.fall)) / self.fall
+        wait = jnp.where(log_even + jnp.log(self.fall) < -30, jnp.exp(log_even), growing)
+        return jnp.where(jnp.isnan(wait), jnp.inf, wait)
+
+    def refused(self, flow: FlowState) -> _LogClock:
+        """The clock before a step that is not taken: the next is half as long."""
+        half = 0.5 * (flow.time - self.flow.time)
+        again = eqx.tree_at(
+            lambda f: (f.place.dt, f.rejected, f.right_hand_sides, f.stuck),
+            self.flow,
+            (
+                half,
+                flow.rejected + 1,
+                flow.right_hand_sides + 1,
+                flow.stuck | (self.flow.time + half == self.flow.time),
+            ),
+        )
+        return _LogClock(again, self.log_time, self.log_loss, self.fall)
+
+    def moved(self, flow: FlowState, log_loss: Float[Array, ""], fall: Float[Array, ""]) -> _LogClock:
+        """The clock after a step, over which log L is taken for a straight line: t grows by ∫ds/L."""
+        rise = self.log_loss - log_loss
+        size = jnp.maximum(jnp.abs(rise), 1e-9)
+        log_mean = jnp.maximum(rise, 0.0) + jnp.log(-jnp.expm1(-size) / size)  # of e^{rise·x} over x from 0 to 1
+        log_passed = jnp.log(flow.time - self.flow.time) - self.log_loss + log_mean
+        flow = eqx.tree_at(lambda f: f.right_hand_sides, flow, flow.right_hand_sides + 1)
+        return _LogClock(flow, jnp.logaddexp(self.log_time, log_passed), log_loss, fall)
