@@ -15,7 +15,7 @@ def arc_cosine(X: ArrayLike, Z: ArrayLike | None = None, *, degree: int) -> Floa
     """E[σ(⟨g, x⟩)σ(⟨g, z⟩)] over g ~ N(0, I), for every row x of X and z of Z (of X where Z is not given).
 
     σ is the step function with `degree` 0, (π − θ)/2π with θ the angle between x and z, and the ReLU with `degree` 1,
-    ‖x‖‖z‖(sin θ + (π − θ)cos θ)/2π. The rows of inputs to units with a bias have a 1 at their end. The tangent kernel of
+    ‖x‖‖z‖(sin θ + (π − θ)cos θ)/2π. For units with a bias, rows end with a 1. The tangent kernel of
     Σⱼ vⱼ ReLU(⟨wⱼ, x⟩) with k units, w of variance s² and v of variance t², is k times
 
     ```python
