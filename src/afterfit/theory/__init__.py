@@ -7,6 +7,7 @@ known by being defined. Those of `_clocks` and `_limits` are public by being in 
 from afterfit._base.errors import NotSeparableError, Unanswered
 from afterfit.dynamics._tangent import kernel as tangent_kernel
 from afterfit.theory import _clocks, _limits, bounds, obstacles, sensing, thresholds
+from afterfit.theory._arc_cosine import arc_cosine
 from afterfit.theory._clocks import *
 from afterfit.theory._explain import Explanation, Readings, explain
 from afterfit.theory._forecast import Forecast, forecast
@@ -64,6 +65,7 @@ __all__ = [
     "StepSizes",
     "Theorem",
     "Unanswered",
+    "arc_cosine",
     "bounds",
     "chatterjee_lojasiewicz",
     "explain",

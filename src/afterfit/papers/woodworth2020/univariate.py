@@ -1,0 +1,84 @@
+"""Univariate two-layer ReLU nets (App. B.1): their functions, and the interpolants that they are held against.
+
+f(x) = w₂σ(w₁x + b₁) + b₂ with k units; w₁, b₁ ~ N(0, (αc)²) and w₂ ~ N(0, (α/c)²·2/k), b₂ = 0. The factor c changes
+the relative scale of the layers and not that of the output.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import afterfit as af
+
+__all__ = [
+    "infinite_width_interpolant",
+    "infinite_width_kernel",
+    "least_variation",
+    "outputs",
+    "slope_variation",
+    "tangent_interpolant",
+    "univariate_init",
+]
+
+
+def univariate_init(k: int, alpha: float, c: float) -> af.inits.Init:
+    """α·w₀ of k units with the layers' relative scale c: unbiased, each unit with a copy of opposite output sign."""
+    # The last layer is drawn as the first is, from N(0, (αc)²), and b₂ is set to 0 with the copies.
+    drawn = af.inits.ScaledLastLayer(af.inits.Gaussian(alpha * c), factor=float(np.sqrt(2 / k) / c**2))
+    return af.inits.Symmetrised(drawn)
+
+
+def outputs(params: Any, x: np.ndarray) -> np.ndarray:
+    """f(x) for each x."""
+    w1, b1, w2, b2 = _layers(params)
+    return np.maximum(np.outer(x, w1) + b1, 0) @ w2 + b2
+
+
+def infinite_width_kernel(x: np.ndarray, z: np.ndarray, k: int, alpha: float, c: float) -> np.ndarray:
+    """The tangent kernel at the start of k units, in expectation: what it is when k is large.
+
+    The gradient by w₂ is σ(w₁x + b₁), that by (w₁, b₁) is w₂σ'(w₁x + b₁)·(x, 1), that by b₂ is 1. Summed over k units
+    these are the arc-cosine kernels κ₁ and κ₀ of (x, 1): α²(kc²·κ₁ + (2/c²)·κ₀·(xz + 1)) + 1.
+    """
+    X, Z = (np.stack([points, np.ones_like(points)], axis=1) for points in (x, z))
+    second, first = (af.theory.arc_cosine(X, Z, degree=degree) for degree in (1, 0))
+    return alpha**2 * (k * c**2 * second + 2 / c**2 * first * (X @ Z.T)) + 1
+
+
+def infinite_width_interpolant(
+    x: np.ndarray, y: np.ndarray, at: np.ndarray, k: int, alpha: float, c: float
+) -> np.ndarray:
+    """Interpolation of y at x by that kernel: where a wide net ends that stays in its kernel regime."""
+    weights = np.linalg.solve(infinite_width_kernel(x, x, k, alpha, c), y)
+    return infinite_width_kernel(at, x, k, alpha, c) @ weights
+
+
+def tangent_interpolant(start: Any, x: np.ndarray, y: np.ndarray, at: np.ndarray) -> np.ndarray:
+    """The same by the tangent kernel of one net, from its parameters at the start, where its outputs are 0."""
+    features, others = _tangent_features(start, x), _tangent_features(start, at)
+    return others @ (features.T @ np.linalg.solve(features @ features.T, y))
+
+
+def slope_variation(x: np.ndarray, f: np.ndarray) -> float:
+    """∫|f''| of values f on a grid x, at its resolution: the sum of the changes of slope."""
+    return float(np.sum(np.abs(np.diff(np.diff(f) / np.diff(x)))))
+
+
+def least_variation(x: np.ndarray, y: np.ndarray) -> float:
+    """The least ∫|f''| over all f through the points, x rising: that of the linear spline."""
+    return slope_variation(x, y)
+
+
+def _layers(params: Any) -> tuple[np.ndarray, ...]:
+    """w₁, b₁, w₂ and b₂ of a net."""
+    return tuple(np.ravel(np.asarray(layer[name])) for layer in params["layers"] for name in ("weight", "bias"))
+
+
+def _tangent_features(params: Any, x: np.ndarray) -> np.ndarray:
+    """The gradient of f(x) by (w₂, w₁, b₁, b₂), a row for each x."""
+    w1, b1, w2, _ = _layers(params)
+    z = np.outer(x, w1) + b1
+    pull = (z > 0) * w2
+    return np.concatenate([np.maximum(z, 0), pull * x[:, None], pull, np.ones((len(x), 1))], axis=1)
