@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from afterfit import papers
+from afterfit.papers._measure import slope_variation
 from afterfit.papers.boursier2025.univariate import (
     Net,
     kinks,
@@ -13,7 +14,6 @@ from afterfit.papers.boursier2025.univariate import (
     penalised,
     penalised_slopes,
     sharpness,
-    slope_variation,
 )
 
 

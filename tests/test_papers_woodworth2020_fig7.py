@@ -6,12 +6,12 @@ import pytest
 from scipy.optimize import linprog
 
 import afterfit as af
+from afterfit.papers._measure import slope_variation
 from afterfit.papers.woodworth2020 import fig7
 from afterfit.papers.woodworth2020.univariate import (
     infinite_width_kernel,
     least_variation,
     outputs,
-    slope_variation,
     tangent_interpolant,
 )
 

@@ -1,4 +1,4 @@
-"""What entries measure alike: examples of a run, relative distances, laws and shares with intervals, first steps."""
+"""What entries measure alike: examples of a run, distances, laws and shares with intervals, first steps, slopes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,16 @@ import numpy as np
 
 import afterfit as af
 
-__all__ = ["Interval", "examples", "first_step", "log_slope", "power_law", "relative_distance", "share"]
+__all__ = [
+    "Interval",
+    "examples",
+    "first_step",
+    "log_slope",
+    "power_law",
+    "relative_distance",
+    "share",
+    "slope_variation",
+]
 
 
 class Interval(NamedTuple):
@@ -77,3 +86,8 @@ def first_step(steps: np.ndarray, values: np.ndarray, level: float) -> float:
         return float(steps[k])
     share = np.log(values[k - 1] / level) / np.log(values[k - 1] / values[k])
     return float(steps[k - 1] * (steps[k] / steps[k - 1]) ** share)
+
+
+def slope_variation(x: np.ndarray, f: np.ndarray) -> float:
+    """∫|f''| of the piecewise linear function with values f at the rising places x: the sum of its changes of slope."""
+    return float(np.sum(np.abs(np.diff(np.diff(f) / np.diff(x)))))

@@ -9,7 +9,7 @@ import numpy as np
 
 import afterfit as af
 from afterfit.papers import Entry, Finding, claim, control, correction, once, passing, run_all
-from afterfit.papers._measure import first_step, share
+from afterfit.papers._measure import first_step, share, slope_variation
 from afterfit.papers.boursier2025 import PAPER
 from afterfit.papers.boursier2025.univariate import (
     Kink,
@@ -20,7 +20,6 @@ from afterfit.papers.boursier2025.univariate import (
     penalised,
     penalised_slopes,
     sharpness,
-    slope_variation,
 )
 
 if TYPE_CHECKING:

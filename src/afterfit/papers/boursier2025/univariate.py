@@ -8,7 +8,7 @@ import numpy as np
 
 import afterfit as af
 
-__all__ = ["Kink", "Net", "Program", "kinks", "net_of", "penalised", "penalised_slopes", "sharpness", "slope_variation"]
+__all__ = ["Kink", "Net", "Program", "kinks", "net_of", "penalised", "penalised_slopes", "sharpness"]
 
 
 class Net(NamedTuple):
@@ -60,11 +60,6 @@ def kinks(net: Net, size: float, width: float = 0.05, reach: float = 2.0) -> lis
             found.append(Kink(float(np.average(places[first:last], weights=weights)), total))
         first = last
     return found
-
-
-def slope_variation(x: np.ndarray, values: np.ndarray) -> float:
-    """∫|f″| of a piecewise linear f from its values on an even grid: the sum of all changes of its slope."""
-    return float(np.sum(np.abs(np.diff(values, 2))) / (x[1] - x[0]))
 
 
 class Program(NamedTuple):

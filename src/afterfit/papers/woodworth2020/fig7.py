@@ -9,14 +9,13 @@ import numpy as np
 
 import afterfit as af
 from afterfit.papers import Entry, Finding, claim, control, once, passing
-from afterfit.papers._measure import power_law, relative_distance, share
+from afterfit.papers._measure import power_law, relative_distance, share, slope_variation
 from afterfit.papers.woodworth2020 import PAPER
 from afterfit.papers.woodworth2020.univariate import (
     infinite_width_interpolant,
     infinite_width_kernel,
     least_variation,
     outputs,
-    slope_variation,
     tangent_interpolant,
     univariate_init,
 )

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 import afterfit as af
+from afterfit.papers._measure import slope_variation
 
 __all__ = [
     "infinite_width_interpolant",
     "infinite_width_kernel",
     "least_variation",
     "outputs",
-    "slope_variation",
     "tangent_interpolant",
     "univariate_init",
 ]
@@ -59,11 +59,6 @@ def tangent_interpolant(start: Any, x: np.ndarray, y: np.ndarray, at: np.ndarray
     """The same by the tangent kernel of one net, from its parameters at the start, where its outputs are 0."""
     features, others = _tangent_features(start, x), _tangent_features(start, at)
     return others @ (features.T @ np.linalg.solve(features @ features.T, y))
-
-
-def slope_variation(x: np.ndarray, f: np.ndarray) -> float:
-    """∫|f''| of values f on a grid x, at its resolution: the sum of the changes of slope."""
-    return float(np.sum(np.abs(np.diff(np.diff(f) / np.diff(x)))))
 
 
 def least_variation(x: np.ndarray, y: np.ndarray) -> float:
