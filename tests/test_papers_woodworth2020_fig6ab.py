@@ -14,7 +14,7 @@ from afterfit.papers.woodworth2020.fig6ab import Fig6ab
 def test_paper_scale_is_the_paper_s_setting():
     runs = Fig6ab().runs("paper")
     assert {at.D for at in runs["nets"]} == {2, 3, 5}
-    assert {at.seed for at in runs["nets"]} == set(range(5))
+    assert {at.seed for at in runs["nets"]} == set(range(10, 15))
     assert {round(np.log10(at.scale), 6) for at in runs["nets"]} == set(np.arange(-2, 3.1, 0.5))
     for at, experiment in runs["nets"].items():
         spec = experiment.to_dict()
@@ -26,7 +26,8 @@ def test_paper_scale_is_the_paper_s_setting():
     for at, experiment in runs["descents"].items():
         assert experiment.dynamics.lr == 0.01
         flow = runs["nets"][at._replace(kind="net")]
-        assert dataclasses.replace(experiment, dynamics=flow.dynamics) == flow
+        assert dataclasses.replace(experiment, dynamics=flow.dynamics, checkpoints=flow.checkpoints) == flow
+        assert flow.checkpoints == (experiment.dynamics.lr * experiment.dynamics.steps,)
 
 
 def test_the_end_depends_on_the_targets_over_the_scale_alone():
