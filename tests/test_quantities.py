@@ -16,7 +16,7 @@ from afterfit._training.train import train
 from afterfit.dynamics import GradientDescent
 from afterfit.inits import Gaussian
 from afterfit.models import MLP, DiagonalNet, Linear, MatrixFactorisation
-from afterfit.quantities import DistanceFromStart, EffectiveRank, KernelAlignment, Margin, Sharpness
+from afterfit.quantities import DistanceFromStart, EffectiveRank, FeatureDistance, KernelAlignment, Margin, Sharpness
 
 
 def value(quantity, problem, params, start=None):
@@ -224,6 +224,24 @@ class TestReady:
             cosine = np.sum(K * K0) / np.linalg.norm(K) / np.linalg.norm(K0)
             assert value(KernelAlignment(count), problem, params, start) == pytest.approx(cosine)
         assert value(KernelAlignment(), problem, start) == pytest.approx(1.0)
+
+    def test_feature_distance_is_the_cosine_distance_of_gradients_of_the_first_examples(self):
+        problem, start = posed(MLP((5,), activation="tanh"))
+        _, params = posed(MLP((5,), activation="tanh"), seed=1)
+
+        def features(at, count):
+            """By central differences, example by example and parameter by parameter."""
+            flat, as_tree = jax.flatten_util.ravel_pytree(at)
+            flat, h = np.asarray(flat), 1e-6
+            moved = (flat + sign * h * unit for unit in np.eye(len(flat)) for sign in (1, -1))
+            outputs = np.array([problem.model(as_tree(jnp.asarray(z)), X[:count]) for z in moved])
+            return (outputs[::2] - outputs[1::2]) / (2 * h)
+
+        for count in (3, len(X)):
+            now, before = features(params, count), features(start, count)
+            cosine = np.sum(now * before) / np.linalg.norm(now) / np.linalg.norm(before)
+            assert value(FeatureDistance(count), problem, params, start) == pytest.approx(1 - cosine, abs=1e-7)
+        assert value(FeatureDistance(), problem, start) == pytest.approx(0.0, abs=1e-12)
 
     def test_kernel_alignment_of_entries_of_a_matrix(self):
         entries = af.tasks.MatrixCompletion(5, 5, 1, observed=12)

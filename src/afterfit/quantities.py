@@ -20,13 +20,14 @@ from afterfit._base.errors import require
 from afterfit._base.spec import Spec
 from afterfit._base.spectrum import largest_eigenvalue
 from afterfit.dynamics import _tangent as tangent
-from afterfit.dynamics._problem import Problem, norm, take_examples
+from afterfit.dynamics._problem import Problem, norm, sum_over, take_examples
 from afterfit.models import LinearModel
 from afterfit.tasks._base import are_signs
 
 __all__ = [
     "DistanceFromStart",
     "EffectiveRank",
+    "FeatureDistance",
     "Function",
     "KernelAlignment",
     "Margin",
@@ -183,6 +184,30 @@ class KernelAlignment(Quantity):
 
     def _kernel(self, problem: Problem, params: PyTree[Array]) -> Float[Array, "m m"]:
         return tangent.kernel(first_examples(problem, self.examples), params)
+
+
+class FeatureDistance(Quantity):
+    """1 − ⟨J, J₀⟩/(‖J‖‖J₀‖), J the tangent features ∇f(θ; x) of the training data and J₀ those at the start.
+
+    The cosine distance of the features of all examples together: 0 in the kernel regime (the "grad distance" of
+    Woodworth et al. 2020, Fig. 6b). Of the first `examples` training examples, so that it stays cheap where there are
+    many. The start is that of the run: of one that goes on from another, that is where it goes on.
+    """
+
+    examples: int = 100
+
+    def __check_init__(self):
+        require(self.examples >= 1, f"examples must be 1 or more, got {self.examples}.")
+
+    def begin(self, problem: Problem, params: PyTree[Array]) -> PyTree[Array]:
+        return params  # the features themselves would be as many times larger as there are examples
+
+    def value(self, problem: Problem, params: PyTree[Array], memory: PyTree[Array]) -> Array:
+        some = first_examples(problem, self.examples)
+        now, start = tangent.rows(some, params), tangent.rows(some, memory)
+        product = sum_over(jax.tree.map(jnp.multiply, now, start), jnp.sum)
+        sizes = norm(now) * norm(start)
+        return 1.0 - product / jnp.maximum(sizes, jnp.finfo(sizes.dtype).tiny)
 
 
 def first_examples(problem: Problem, count: int) -> Problem:

@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from afterfit._base.errors import require
+from afterfit._base.spec import later
 from afterfit._diagnose.thresholds import Criteria
 from afterfit.losses import Loss, Squared
 from afterfit.models._inputs import Signature
@@ -164,16 +165,18 @@ class TeacherStudent(Task):
 class CirclePoints(Task):
     """n points on the unit circle, labelled by a ReLU teacher with few units (Woodworth et al. 2020, App. B.2).
 
-    The teacher is Σⱼ aⱼ ReLU(⟨wⱼ, x⟩) with standard Gaussian weights; the loss is the sum of squares; test
-    inputs are an even grid of the circle.
+    The teacher is Σⱼ aⱼ ReLU(⟨wⱼ, x⟩) with standard Gaussian weights; the loss is the sum of squares unless
+    `reduction` says otherwise; test inputs are an even grid of the circle.
     """
 
     n: int = 10
     teacher_units: int = 3
     n_test: int = 360
+    reduction: str = later("sum")
 
     def __check_init__(self):
         check_positive(n=self.n, teacher_units=self.teacher_units, n_test=self.n_test)
+        Squared(self.reduction)
 
     @property
     def signature(self) -> Signature:
@@ -181,7 +184,7 @@ class CirclePoints(Task):
 
     @property
     def loss(self) -> Loss:
-        return Squared("sum")
+        return Squared(self.reduction)
 
     @property
     def criteria(self) -> Criteria:
