@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import afterfit as af
 from afterfit import Experiment
 from afterfit._base.errors import SpecError
 from afterfit._sweeps.plan import footprint, plan
@@ -88,6 +89,21 @@ def test_large_runs_and_few_flows_go_alone():
     flows = [FLOW.set({"penalty.strength": float(s)}) for s in np.geomspace(1e-3, 1, 40)]
     assert {len(job.experiments) for job in plan(flows[:10], memory=1e9, workers=1)} == {1}
     assert max(len(job.experiments) for job in plan(flows, memory=1e9, workers=1)) > 10
+
+
+def test_flows_of_models_with_kinks_go_alone():
+    """Their descents do not."""
+    circle, init = af.tasks.CirclePoints(), af.inits.Gaussian()
+    flow, descent = af.dynamics.GradientFlow(until=1.0, method="implicit"), af.dynamics.GradientDescent(0.01, 100)
+
+    def widths(activation, dynamics):
+        net = af.models.MLP((5,), activation=activation)
+        runs = [af.Experiment(circle, net, dynamics, init=init, seed=seed) for seed in range(40)]
+        return {len(job.experiments) for job in plan(runs, memory=1e9, workers=1)}
+
+    assert widths("relu", flow) == {1}
+    assert min(widths("relu", descent)) > 10
+    assert min(widths("tanh", flow)) > 10
 
 
 @pytest.mark.parametrize("experiment", [DESCENT, FLOW, NET], ids=["descent", "flow", "net"])

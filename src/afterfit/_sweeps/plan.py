@@ -75,8 +75,9 @@ class Result:
 def plan(experiments: Sequence[Experiment], *, memory: float, workers: int) -> list[Job]:
     """Put experiments together into jobs, the longest first.
 
-    Runs that differ in numbers only go together, those on the same data best of all. Large ones gain nothing by it, and
-    a few flows less than their longer compilation costs: these go one by one. All `workers` keep within `memory` bytes.
+    Runs that differ in numbers only go together, those on the same data best of all. Large ones gain nothing by it, a
+    few flows less than their longer compilation costs, and flows of models with kinks wait for each other: these go one
+    by one. All `workers` keep within `memory` bytes.
     """
     groups = list(_grouped(experiments, _structure).values())
     for group in groups:  # all of them now, before anything is drawn
@@ -115,8 +116,11 @@ def _size(experiment: Experiment) -> int:
 
 def _widest(group: Sequence[Experiment], size: int, memory: float, fair: int) -> int:
     """How many runs of a group may go together; `fair` leaves none of the workers idle."""
-    few = len(group) < (2 if group[0].dynamics.in_steps else _MANY_FLOWS)
-    if few or not 0 < size < _LARGE:
+    some = group[0]
+    few = len(group) < (2 if some.dynamics.in_steps else _MANY_FLOWS)
+    # At kinks the steps of a flow get short, in each run at other times, and all of a batch would make them (flows.md).
+    uneven = not some.dynamics.in_steps and some.model.smooth is False
+    if few or uneven or not 0 < size < _LARGE:
         return 1
     return max(1, min(_WIDEST, fair, int(memory // size)))
 
