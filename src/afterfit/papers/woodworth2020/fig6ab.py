@@ -27,7 +27,7 @@ _STEPS = 100_000  # of descents: points that nearly coincide would take hundreds
 _SCALES = {"paper": np.geomspace(1e-2, 1e3, 11), "quick": np.geomspace(1e-2, 1e3, 6)}
 # The first seeds from 32 on, smaller ones having been looked at, whose points are all 0.02 or more apart.
 _SEEDS = {"paper": (33, 35, 36, 39, 40), "quick": (33, 35)}
-_MORE_SEEDS = range(20, 28)  # at the smallest α alone; as far apart
+_MORE_SEEDS = {"paper": range(20, 28), "quick": range(20, 24)}  # at the smallest α alone; as far apart
 _LARGE = 10.0  # α^D from here on is large
 _FRESH = "measured since on seeds from 33 on"
 
@@ -143,7 +143,8 @@ class Fig6ab(Entry):
         says="App. B.2: until the training loss is below 10⁻⁹",
         fails={
             "quick": "2 of 30 runs, those of seed 33 at depth 2 from α^D = 0.01 and 0.1, end at 3.7·10⁻⁷",
-            "paper": "PAPER",
+            "paper": "4 of 240 runs, those of seed 33 at depth 2 from α^D = 0.01, 0.03 and 0.1 and at depth 3 from "
+            "0.03, end at 3.7·10⁻⁷",
         },
         changed="at first of all draws; those with points less than 0.02 apart are passed over since one of them, seed "
         f"31, was seen to end at 7·10⁻⁹; {_FRESH}",
@@ -169,6 +170,10 @@ class Fig6ab(Entry):
     @claim(
         "gradient descent with steps of 0.01, where they are stable, is where the flow is after as long",
         says="App. B.2: full gradient descent with constant stepsize 0.01",
+        fails={
+            "paper": "one of 30, at depth 5 from α = 1, seed 35, has a grad distance of 0.32 where the flow has 0.22: "
+            "a step of 0.01 is too long there. With 0.005 it is 0.32 as well, with 0.0025 it is 0.22"
+        },
         changed="at first their ends were to be within 0.05 of ‖y‖, to which nearly coinciding points do not come in "
         "time; then within 0.02 at the same time, which a step of 0.01 misses at depth 5: now what the figure shows; "
         f"{_FRESH}",
@@ -180,6 +185,10 @@ class Fig6ab(Entry):
     def not_another_start(self, nets: _Runs, descents: _Runs) -> Finding:
         scales = sorted({at.scale for at in nets})
         return _are_alike(descents, lambda at: nets[at._replace(scale=scales[scales.index(at.scale) + 1], kind="net")])
+
+    @passing(descents_follow, "those from α^D = 0.1 alone")
+    def smaller_starts_follow(self, nets: _Runs, descents: _Runs) -> Finding:
+        return self.descents_follow(nets, {at: run for at, run in descents.items() if at.scale < 0.5})
 
     @claim(
         "the test error rises with α^D: a smaller start ends with a smaller one, at every depth",
@@ -197,7 +206,7 @@ class Fig6ab(Entry):
         "from the smallest start a net ends with a smaller test error than its kernel predictor",
         says="App. B: exiting from the kernel regime allows for smaller test error on the synthetic data",
         changed="the control was the largest start, from which nets have the smaller error as well; and the draws were "
-        "those of the sweep, too few at quick scale: now 8 others, seeds from 20 on",
+        "those of the sweep, too few at quick scale: now others, seeds from 20 on",
     )
     def beat_the_kernel(self, smallest: _Ends) -> Finding:
         return _is_smaller("the net", "its kernel predictor", [(end.test, end.kernel) for end in smallest.values()])
@@ -209,7 +218,7 @@ class Fig6ab(Entry):
     @once
     def smallest(self, scale: str, progress: bool | None) -> _Ends:
         """More draws from the smallest start."""
-        places = [_At(D, float(_SCALES[scale][0]), seed) for D in _DEPTHS[scale] for seed in _MORE_SEEDS]
+        places = [_At(D, float(_SCALES[scale][0]), seed) for D in _DEPTHS[scale] for seed in _MORE_SEEDS[scale]]
         runs = run_all({str(at): _flow(at, _he(at)) for at in places}, self.id, progress)
         return {at: _end(runs[str(at)]) for at in places}
 
@@ -228,6 +237,10 @@ class Fig6ab(Entry):
     @claim(
         "at α = 1 the grad distance is nearer, in its logarithm, to its level for large α than to that for small α",
         says="App. B: in all experiments, when α ≈ 1, the models are just about to enter the kernel regime",
+        fails={
+            "paper": "at depth 5 it is half-way, 0.51 of the way: half-way is at α = 0.73 to 1.3 by draw there, and at "
+            "0.42 to 0.81 at depths 2 and 3"
+        },
         changed="half-way was to be at α = 1 up to a factor of 2, in the mean over draws, and is just below that at "
         f"depth 2; {_FRESH}",
     )
@@ -237,6 +250,10 @@ class Fig6ab(Entry):
     @control(about_to_enter, "α^D = 0.1 in place of 1")
     def not_at_a_tenth(self, ends: _Ends) -> Finding:
         return _has_entered(ends, 0.1)
+
+    @passing(about_to_enter, "depths 2 and 3 alone")
+    def shallow_ones_are(self, ends: _Ends) -> Finding:
+        return _has_entered({at: end for at, end in ends.items() if at.D <= 3}, 1.0)
 
     @claim(
         "at α = 1 the test error is nearer, in its logarithm, to the best of the sweep than to that of α^D = 100",
@@ -274,7 +291,12 @@ class Fig6ab(Entry):
     @claim(
         "as α^D grows a net comes to its kernel predictor, whatever its depth",
         says="App. B: non-linear ReLU networks remain in the kernel regime when the initialization is large",
-        fails="as printed, from Uniform He",
+        fails={
+            "quick": "‖f − f_kernel‖/‖f_kernel‖ is 0.11 and 0.30 at α^D = 10, 0.28 and 0.28 at 1000, at depths 2 and "
+            "3: f(w₀) grows with α^D",
+            "paper": "‖f − f_kernel‖/‖f_kernel‖ is 0.11, 0.24 and 0.41 at α^D = 10, 0.28, 0.25 and 0.45 at 1000, at "
+            "depths 2, 3 and 5: f(w₀) grows with α^D",
+        },
     )
     def come_to_kernel(self, ends: _Ends) -> Finding:
         return _come_to_kernel("gap", ends)
