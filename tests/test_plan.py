@@ -77,6 +77,16 @@ def test_memory_is_kept_to():
         assert max(len(job.experiments) for job in jobs) == lanes
 
 
+def test_a_size_is_counted_once_for_starts_that_differ_in_their_seed_alone(monkeypatch):
+    counted = []
+    monkeypatch.setattr("afterfit._sweeps.plan.footprint", lambda experiment: counted.append(experiment) or 1000)
+    widths = [FLOW.set({"task.n": n}) for n in (12, 15)]
+    jobs = plan([one.set({"init.seed": seed}) for seed in (None, 1, 2) for one in widths], memory=1e9, workers=1)
+    assert len(counted) == len(widths)
+    assert [job.bytes for job in jobs] == [1000] * 6
+    assert footprint(FLOW) == footprint(FLOW.set({"init.seed": 5}))
+
+
 def test_large_runs_and_few_flows_go_alone():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(3000, 1000)), rng.normal(size=3000)

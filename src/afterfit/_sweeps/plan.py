@@ -83,8 +83,12 @@ def plan(experiments: Sequence[Experiment], *, memory: float, workers: int) -> l
     for group in groups:  # all of them now, before anything is drawn
         check_size(max(group, key=steps_of))  # alike but for their numbers of steps
     jobs = []
+    sizes: dict[Hashable, int] = {}  # by all that they depend on: to find one takes as long as to trace a program
     for group in groups:
-        size = _size(group[0]) if len(experiments) > 1 else 0
+        alike = _structure(_without_seed(group[0]))
+        if alike not in sizes:
+            sizes[alike] = _size(group[0]) if len(experiments) > 1 else 0
+        size = sizes[alike]
         widest = _widest(group, size, memory / workers, math.ceil(len(experiments) / workers))
         if widest == 1:
             jobs += [_job([experiment], False, size) for experiment in group]
@@ -177,6 +181,12 @@ def _structure(experiment: Experiment) -> Hashable:
     leaves, tree = jax.tree.flatten(nouns)
     observe = tuple(jax.tree.leaves(experiment.observe)), jax.tree.structure(experiment.observe)
     return tree, tuple(_but_numbers(leaf) for leaf in leaves), experiment.observations, observe
+
+
+def _without_seed(experiment: Experiment) -> Experiment:
+    """An experiment of the same size, whatever seed of its own its start is drawn from."""
+    init = eqx.tree_at(lambda init: init.seed, experiment.init, None, is_leaf=lambda leaf: leaf is None)
+    return dataclasses.replace(experiment, init=init)
 
 
 def _data(experiment: Experiment) -> Hashable:

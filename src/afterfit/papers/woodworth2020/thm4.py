@@ -59,15 +59,17 @@ class Thm4(Entry):
         """By k and draw with σ√k held, the widest first; by σ√k and draw at the widest, far from that and near it."""
         widths, seeds = ((10_000, 1_000, 100), range(20, 30)) if scale == "paper" else ((1_000, 100), range(20, 26))
         task = af.tasks.MatrixSensing(8, 8, 2, N=4, measurements="diagonal")
+        # The coarser one ends at the same M to 10⁻⁴ (seeds 50 to 52): the start's entries are of σ = 0.003 and more.
+        rtol = 1e-6 if scale == "paper" else 1e-4
         return {
-            "held": {_At(k, seed): _flow(task, _HELD, k, seed) for k in widths for seed in seeds},
+            "held": {_At(k, seed): _flow(task, _HELD, k, seed, rtol) for k in widths for seed in seeds},
             "widest": {
-                _From(product, seed): _flow(task, product, widths[0], seed)
+                _From(product, seed): _flow(task, product, widths[0], seed, rtol)
                 for product in (0.01, 1.0)
                 for seed in seeds[: 5 if scale == "paper" else 3]
             },
             "others": {
-                _From(product, seed): _flow(task, product, widths[0], seed)
+                _From(product, seed): _flow(task, product, widths[0], seed, rtol)
                 for product in (_HELD / 2, 2 * _HELD)
                 for seed in seeds
             },
@@ -243,12 +245,12 @@ def _spectrum(run: af.Run, mu: float) -> np.ndarray:
     return np.linalg.svd(af.theory.SpectralQ(mu).minimise(*examples(run)), compute_uv=False)
 
 
-def _flow(task: af.tasks.Task, product: float, k: int, seed: int) -> af.Experiment:
+def _flow(task: af.tasks.Task, product: float, k: int, seed: int, rtol: float) -> af.Experiment:
     return af.Experiment(
         task=task,
         model=af.models.MatrixFactorisation(k),
         # One method for all, so that runs of one width share what is compiled.
-        dynamics=af.dynamics.GradientFlow(until=30 / min(product, 1.0), first=1e-3, rtol=1e-6, method="implicit"),
+        dynamics=af.dynamics.GradientFlow(until=30 / min(product, 1.0), first=1e-3, rtol=rtol, method="implicit"),
         init=af.inits.Gaussian(float(np.sqrt(product / k))),
         seed=seed,
         observations=40,
