@@ -122,11 +122,11 @@ class Fig6ab(Entry):
             dotted = {"color": _LOOKS[D]["color"], "ls": ":", "lw": 1.5, "label": f"from $f(w_0)=0$, $D={D}$"}
             distances.plot(_scales(unbiased_ends), _mean(_table(unbiased_ends, D, "moved")), **dotted)
         errors.set(ylabel=r"test error $\|f-y\|/\|y\|$")
-        distances.set(ylabel="grad distance of start and end", ylim=(1e-3, 1.5))
+        distances.set(ylabel="grad distance of start and end", ylim=(1e-4, 1.5))
         for ax in (errors, distances):
             ax.axvline(1, color="0.6", lw=1, zorder=0)
             ax.set(xscale="log", yscale="log", xlabel=r"depth-adjusted scale $\alpha^D$")
-        _show_path(path, *next(iter(nets.items())))
+        _show_path(path, *next((at, run) for at, run in nets.items() if _loss(run) < _FITTED))
         af.plot.legend_below(errors, distances, path, ncols=2)
         return figure
 
@@ -448,7 +448,8 @@ def _rise(what: str, field: str, ends: _Ends, sign: int = 1) -> Finding:
     tables = {D: _table(ends, D, field) ** sign for D in _depths(ends)}
     ratios = np.array([table[-1] / table[0] for table in tables.values()]).ravel()
     up_to = [scale for scale in _scales(ends) if scale < 1.01 * _LARGE]
-    ranks = {D: float(spearmanr(up_to, _mean(table)[: len(up_to)])[0]) for D, table in tables.items()}
+    found: dict[int, Any] = {D: spearmanr(up_to, _mean(table)[: len(up_to)]) for D, table in tables.items()}
+    ranks = {D: float(rank.statistic) for D, rank in found.items()}
     hits, least = share(int(np.sum(ratios > 1)), len(ratios)), min(_mean(t)[-1] / _mean(t)[0] for t in tables.values())
     levels = ", ".join(f"{_mean(t)[0] ** sign:.2g} to {_mean(t)[-1] ** sign:.2g} (D={D})" for D, t in tables.items())
     return Finding(
@@ -576,4 +577,4 @@ def _show_path(ax: Axes, at: _At, run: af.Run) -> None:
     ax.set(yscale="log", ylim=(1e-6, 3), ylabel="errors and grad distance along a run")
     af.plot.log_time_axes(ax)
     af.plot.mark_phases(ax, run.verdict)
-    ax.set_title(rf"$D={at.D}$, $\alpha^D={at.scale:g}$", pad=18)  # above the phases
+    ax.set_title(rf"$D={at.D}$, $\alpha^D={at.scale:g}$, seed {at.seed}", pad=18)  # above the phases
