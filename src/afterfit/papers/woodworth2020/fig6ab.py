@@ -72,8 +72,8 @@ class Fig6ab(Entry):
         "beyond 2/curvature for the sum at α = 1, D = 5; the error is ‖f − y‖/‖y‖ over an even grid of the circle; "
         "features are those of the 10 training points, all together: 1 − ⟨J, J₀⟩/(‖J‖‖J₀‖); α^D from 10⁻² to 10³; five "
         "draws of points, teacher and start, those with points less than 0.02 apart passed over. "
-        "The mean leaves 0.01 stable up to α^D of order 1 only. So the flow is followed, which steps of 0.01 are held "
-        "against where they are stable. The kernel predictor, f(w₀) and the shortest step along the features at the "
+        "The mean leaves 0.01 stable up to α^D of about 2 at depth 5 and 10 at depth 2. So the flow is followed, and "
+        "steps of 0.01 are held against it where they are stable. The kernel predictor, f(w₀) and the shortest step along the features at the "
         "start that fits the data, is not in the figure. Unbiased starts, f(w₀) = 0, have the last layer at 0."
     )
     notes = (
@@ -122,11 +122,11 @@ class Fig6ab(Entry):
             dotted = {"color": _LOOKS[D]["color"], "ls": ":", "lw": 1.5, "label": f"from $f(w_0)=0$, $D={D}$"}
             distances.plot(_scales(unbiased_ends), _mean(_table(unbiased_ends, D, "moved")), **dotted)
         errors.set(ylabel=r"test error $\|f-y\|/\|y\|$")
-        distances.set(ylabel="grad distance of start and end", ylim=(1e-3, 1.5))
+        distances.set(ylabel="grad distance of start and end", ylim=(1e-4, 1.5))
         for ax in (errors, distances):
             ax.axvline(1, color="0.6", lw=1, zorder=0)
             ax.set(xscale="log", yscale="log", xlabel=r"depth-adjusted scale $\alpha^D$")
-        _show_path(path, *next(iter(nets.items())))
+        _show_path(path, *next((at, run) for at, run in nets.items() if _loss(run) < _FITTED))
         af.plot.legend_below(errors, distances, path, ncols=2)
         return figure
 
@@ -193,7 +193,8 @@ class Fig6ab(Entry):
     @claim(
         "the test error rises with α^D: a smaller start ends with a smaller one, at every depth",
         says="App. B: exiting from the kernel regime allows for smaller test error on the synthetic data",
-        changed=f"a factor of 3 was asked of every draw, which one of 15 missed in (b): now of the mean; {_FRESH}",
+        changed="a factor of 3 was asked of every draw, which one of 15 missed in (b): now of the mean; and a rank "
+        f"correlation of 0.8 was missed by rounding; {_FRESH}",
     )
     def small_starts_generalise(self, ends: _Ends) -> Finding:
         return _rise("test error", "test", ends)
@@ -225,7 +226,8 @@ class Fig6ab(Entry):
     @claim(
         "the grad distance falls with α^D, at every depth",
         says="App. B: remain in the kernel regime when the initialization is large, exit from it as it becomes smaller",
-        changed=f"a factor of 3 was asked of every draw, which one of 15 missed in (b): now of the mean; {_FRESH}",
+        changed="a factor of 3 was asked of every draw, which one of 15 missed in (b): now of the mean; and a rank "
+        f"correlation of 0.8 was missed by rounding; {_FRESH}",
     )
     def distance_falls(self, ends: _Ends) -> Finding:
         return _rise("1/grad distance", "moved", ends, sign=-1)
@@ -242,7 +244,8 @@ class Fig6ab(Entry):
             "0.42 to 0.81 at depths 2 and 3"
         },
         changed="half-way was to be at α = 1 up to a factor of 2, in the mean over draws, and is just below that at "
-        f"depth 2; {_FRESH}",
+        "depth 2; this held on seeds 10 to 14, 0.01 of the way at depth 5, before draws with points less than 0.02 "
+        f"apart were passed over; {_FRESH}",
     )
     def about_to_enter(self, ends: _Ends) -> Finding:
         return _has_entered(ends, 1.0)
@@ -448,7 +451,8 @@ def _rise(what: str, field: str, ends: _Ends, sign: int = 1) -> Finding:
     tables = {D: _table(ends, D, field) ** sign for D in _depths(ends)}
     ratios = np.array([table[-1] / table[0] for table in tables.values()]).ravel()
     up_to = [scale for scale in _scales(ends) if scale < 1.01 * _LARGE]
-    ranks = {D: float(spearmanr(up_to, _mean(table)[: len(up_to)])[0]) for D, table in tables.items()}
+    found: dict[int, Any] = {D: spearmanr(up_to, _mean(table)[: len(up_to)]) for D, table in tables.items()}
+    ranks = {D: float(rank.statistic) for D, rank in found.items()}
     hits, least = share(int(np.sum(ratios > 1)), len(ratios)), min(_mean(t)[-1] / _mean(t)[0] for t in tables.values())
     levels = ", ".join(f"{_mean(t)[0] ** sign:.2g} to {_mean(t)[-1] ** sign:.2g} (D={D})" for D, t in tables.items())
     return Finding(
@@ -576,4 +580,4 @@ def _show_path(ax: Axes, at: _At, run: af.Run) -> None:
     ax.set(yscale="log", ylim=(1e-6, 3), ylabel="errors and grad distance along a run")
     af.plot.log_time_axes(ax)
     af.plot.mark_phases(ax, run.verdict)
-    ax.set_title(rf"$D={at.D}$, $\alpha^D={at.scale:g}$", pad=18)  # above the phases
+    ax.set_title(rf"$D={at.D}$, $\alpha^D={at.scale:g}$, seed {at.seed}", pad=18)  # above the phases
