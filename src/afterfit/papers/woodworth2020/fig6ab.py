@@ -73,15 +73,16 @@ class Fig6ab(Entry):
         "features are those of the 10 training points, all together: 1 − ⟨J, J₀⟩/(‖J‖‖J₀‖); α^D from 10⁻² to 10³; five "
         "draws of points, teacher and start, those with points less than 0.02 apart passed over. "
         "The mean leaves 0.01 stable up to α^D of about 2 at depth 5 and 10 at depth 2. So the flow is followed, and "
-        "steps of 0.01 are held against it where they are stable. The kernel predictor, f(w₀) and the shortest step along the features at the "
-        "start that fits the data, is not in the figure. Unbiased starts, f(w₀) = 0, have the last layer at 0."
+        "steps of 0.01 are held against it where they are stable. The kernel predictor, f(w₀) and the shortest step "
+        "along the features at the start that fits the data, is not in the figure. Unbiased starts, f(w₀) = 0, have "
+        "the last layer at 0."
     )
     notes = (
         "f is homogeneous of degree D in its weights: the flow from αw₀ with targets y is α times that from w₀ with "
         "targets y/α^D, on another clock. That is why α^D is the scale, and why there is a limit as α → ∞ which is not "
         "the kernel regime. f(αw₀) grows as fast as what it has to be changed by: to fit is to bring f(w₀) to 0, by "
         "steps of the size of w₀ whatever α. The grad distance comes to rest above 0 and test errors grow like α^D. "
-        "Only an unbiased start, f(w₀) = 0, which §2 and App. B.1 ask for and Fig. 6 does not mention, goes to the "
+        "Only an unbiased start, f(w₀) = 0, which §4 and App. B.1 take and Fig. 6 does not mention, goes to the "
         "kernel predictor. "
         "Not every draw is fitted. Of seed 33 four neighbouring points, on an arc of 0.61, have a weak kink of the "
         "teacher among them and none of a net of depth 2 from a small start: by one linear piece they cannot be "
@@ -293,7 +294,8 @@ class Fig6ab(Entry):
 
     @claim(
         "as α^D grows a net comes to its kernel predictor, whatever its depth",
-        says="App. B: non-linear ReLU networks remain in the kernel regime when the initialization is large",
+        says="§3: for any homogeneous model satisfying some technical conditions the kernel regime is reached when "
+        "α → ∞; App. B: ReLU networks remain in the kernel regime when the initialization is large",
         fails={
             "quick": "‖f − f_kernel‖/‖f_kernel‖ is 0.11 and 0.30 at α^D = 10, 0.28 and 0.28 at 1000, at depths 2 and "
             "3: f(w₀) grows with α^D",
