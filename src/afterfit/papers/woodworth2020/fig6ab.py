@@ -176,7 +176,8 @@ class Fig6ab(Entry):
             "a step of 0.01 is too long there. With 0.005 it is 0.32 as well, with 0.0025 it is 0.22"
         },
         changed="at first their ends were to be within 0.05 of ‖y‖, to which nearly coinciding points do not come in "
-        "time; then those of runs below 10⁻⁹ alone; then within 0.02 at the same time, which a step of 0.01 misses at depth 5: now what the figure shows; "
+        "time; then those of runs below 10⁻⁹ alone; then within 0.02 at the same time, which a step of 0.01 misses at "
+        "depth 5: now what the figure shows; "
         f"{_FRESH}",
     )
     def descents_follow(self, nets: _Runs, descents: _Runs) -> Finding:
