@@ -71,12 +71,13 @@ def assert_same_bits(outcomes, *jobs):
 
 
 def test_results_are_those_of_this_process_and_come_as_they_are_done(one_worker):
-    jobs = [job(*seeds(BASE, 0, 1, 2)), job(LONG)]
+    longer = LONG.set({"dynamics.steps": 40_000_000})  # under way when three others have come, on busy cores too
+    jobs = [job(*seeds(BASE, 0, 1, 2)), job(longer)]
     heard, outcomes = [], []
     for outcome in carry_out(jobs, one_worker.address, heard.append):
         outcomes.append((outcome, len(heard)))
     assert_same_bits([outcome for outcome, _ in outcomes], *jobs)
-    assert [outcome.id for outcome, _ in outcomes][-1] == LONG.id  # the short job was not kept waiting
+    assert [outcome.id for outcome, _ in outcomes][-1] == longer.id  # the short job was not kept waiting
     assert heard == sorted(heard)
     assert heard[-1] == 4.0
     live = [runs for runs in heard[outcomes[0][1] :] if 3 < runs < 4]
