@@ -55,7 +55,7 @@ class Fig4(Entry):
         "hidden units gather at the kinks of the ReLUs on the way, where the gradient at a point is that of one side; "
         "the KKT residual is that of gradients averaged along the path, with the loss's own multipliers and not the "
         "best ones. Of gradients at single points it does not fall. Steps of Euler's from checkpoints of the small net "
-        "(seed 1, two step sizes) say that this is no error of ours: 0.6 to 0.7 at points, but 0.40, 0.29 and 0.24 over "
+        "(seed 1, two step sizes) say that this is mostly not ours: 0.6 to 0.7 at points, and 0.40, 0.29 and 0.24 over "
         "short ways at t = 10^9, 10^96 and 10^392, as over the long ways here."
     )
 
