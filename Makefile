@@ -30,12 +30,13 @@ types: $(DONE)
 layers: $(DONE)
 	$(BIN)/lint-imports
 
-# The gallery computes, as users do; the other tests compile much and compute little, and take two thirds of the time
-# when LLVM is not asked to optimise.
-GALLERY := tests/test_papers*
+# Most tests compile much and compute little, and take two thirds of the time when LLVM is not asked to optimise. The
+# gallery computes, as users do, and so do those with runs that take their time.
+COMPUTING := tests/test_papers* tests/test_processes.py tests/test_cluster.py
 unit: $(DONE)
-	$(BIN)/pytest -n 2 --dist worksteal $(GALLERY)
-	XLA_FLAGS=--xla_backend_optimization_level=0 $(BIN)/pytest -n 2 --dist worksteal --ignore-glob="$(GALLERY)"
+	$(BIN)/pytest -n 2 --dist worksteal $(COMPUTING)
+	XLA_FLAGS=--xla_backend_optimization_level=0 $(BIN)/pytest -n 2 --dist worksteal \
+		$(foreach file,$(COMPUTING),--ignore-glob="$(file)")
 
 # Beside PyTorch itself, in an environment of its own: the wheel is large, and `make test` needs none.
 TORCH ?= torch
