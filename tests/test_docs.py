@@ -54,6 +54,7 @@ EXAMPLES = {
         "limit": "grokking",
         "near": "grokking",
         "kernel": "never generalised",
+        "far": "generalised with the fit",
     },
     "docs/theory.md": {"run": "grokking"},
     "docs/sweeps.md": {"run": "grokking"},

@@ -78,7 +78,7 @@ NOUNS = [
     ),
     dynamics.GradientFlow(2e4, 1e-5, 1e-7, 99, 1e-3, method="implicit"),
     dynamics.GradientFlow("settled", horizon=1e5),
-    dynamics.LossScaledFlow(50.0, 1e-3, 1e-7, 99, 0.5, method="explicit"),
+    dynamics.LossScaledFlow(50.0, 1e-3, 1e-7, 99, 0.5, method="explicit", horizon=60.0),
     dynamics.RiemannianFlow(20.0, 1e-5, 1e-7, 99, 1e-3, method="implicit"),
     dynamics.RiemannianFlow("settled", horizon=100.0),
     dynamics.LabelNoiseFlow(20.0, 1e-5, 1e-7, 99, 1e-3, method="implicit", noise=0.5),
