@@ -31,8 +31,8 @@ layers: $(DONE)
 	$(BIN)/lint-imports
 
 # Most tests compile much and compute little, and take two thirds of the time when LLVM is not asked to optimise. The
-# gallery computes, as users do, and so do those with runs that take their time.
-COMPUTING := tests/test_papers* tests/test_processes.py tests/test_cluster.py
+# gallery computes, as users do, and so do those with runs that take their time or that compare bits.
+COMPUTING := tests/test_papers* tests/test_processes.py tests/test_cluster.py tests/test_continued.py
 unit: $(DONE)
 	$(BIN)/pytest -n 2 --dist worksteal $(COMPUTING)
 	XLA_FLAGS=--xla_backend_optimization_level=0 $(BIN)/pytest -n 2 --dist worksteal \

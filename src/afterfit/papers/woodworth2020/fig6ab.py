@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    _Runs = Mapping["_At", af.Run]
+
 __all__ = ["Fig6ab"]
 
 # App. B.2: 10 points, 3 teacher units, 30 units a layer, depths 2, 3 and 5, steps of 0.01, until the loss is 10⁻⁹.
@@ -55,7 +57,6 @@ class _End(NamedTuple):
 
 
 _Ends = Mapping[_At, _End]
-_Runs = Mapping[_At, af.Run]
 
 
 class Fig6ab(Entry):
