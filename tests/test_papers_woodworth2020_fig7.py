@@ -18,7 +18,7 @@ from afterfit.papers.woodworth2020.univariate import (
 
 def _posed(net):
     """A net of the figure, before it is trained."""
-    return af.theory.posed(fig7._descent(net, fig7._interpolation(fig7._X, fig7._Y), 10))
+    return af.theory.posed(fig7._descent(net, fig7.interpolation(fig7._X, fig7._Y), 10))
 
 
 def test_paper_scale_is_the_ledger_s_setting():

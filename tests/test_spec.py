@@ -40,6 +40,7 @@ NOUNS = [
     tasks.ModularArithmetic(7, 0.5, "-", "tokens", precision="double", loss_name="squared"),
     tasks.ReLURegression(7, 2, 30, precision="single"),
     tasks.FourierRegression(7, 9, (2, 3), (4,), 30, precision="single"),
+    tasks.Interpolation((0.0, 0.5, 2.0), (1.0, -1.0, 3.0), 30, precision="single"),
     tasks.TeacherStudent(6, 4, 3, 8, 10, reduction="mean", precision="single"),
     tasks.CirclePoints(7, 2, 30, precision="single", reduction="mean"),
     models.Linear(),

@@ -34,6 +34,7 @@ from afterfit.tasks import (
     Data,
     FourierRegression,
     Images,
+    Interpolation,
     MarginClassification,
     MatrixCompletion,
     MatrixSensing,
@@ -334,6 +335,22 @@ def test_the_same_seed_draws_the_same_data(task):
     leaves = jax.tree.leaves(first)
     assert all(np.array_equal(a, b) for a, b in zip(leaves, jax.tree.leaves(again), strict=True))
     assert not all(np.array_equal(a, b) for a, b in zip(leaves, jax.tree.leaves(other), strict=True))
+
+
+def test_points_are_given_and_held_against_the_linear_spline():
+    task = Interpolation(x=(-1.0, 0.0, 3.0), y=(2.0, 0.0, 6.0), n_test=9)  # slopes −2 and 2
+    data = draw(task)
+    np.testing.assert_array_equal(data.inputs[:, 0], task.x)
+    np.testing.assert_array_equal(data.targets, task.y)
+    np.testing.assert_allclose(data.test_targets, 2 * np.abs(data.test_inputs[:, 0]))
+    assert task.loss(jnp.zeros(3), data.targets, 3) == 2.0**2 + 6.0**2
+    for x, y, said in (
+        ((0.0,), (1.0,), "two or more"),
+        ((1.0, 0.0), (0.0, 1.0), "left to right"),
+        ((0.0, 1.0), (0.0,), "1 values"),
+    ):
+        with pytest.raises(SpecError, match=said):
+            Interpolation(x, y)
 
 
 # Loss, scores and test metrics against the papers' formulas.

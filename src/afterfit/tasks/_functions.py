@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
@@ -15,7 +17,7 @@ from afterfit.models._inputs import Signature
 from afterfit.tasks._base import Data, Task, check_positive
 from afterfit.tasks._linear import _VectorTask
 
-__all__ = ["CirclePoints", "FourierRegression", "ReLURegression", "TeacherStudent"]
+__all__ = ["CirclePoints", "FourierRegression", "Interpolation", "ReLURegression", "TeacherStudent"]
 
 
 def _relu(z: np.ndarray) -> np.ndarray:
@@ -62,6 +64,50 @@ class ReLURegression(Task):
         X = np.sort(rng.uniform(-2, 2, (self.n, 1)), axis=0)
         grid = np.linspace(-2, 2, self.n_test)[:, None]
         return Data(X, teacher(X), grid, teacher(grid), n=self.n, n_test=self.n_test)
+
+
+class Interpolation(Task):
+    """Given points of the line, to be joined by a function (Woodworth et al. 2020, App. B.1).
+
+    `x`, rising, and `y`. The loss is the sum of squares. What is tested is the distance from the linear spline through
+    the points, on an even grid from the first to the last.
+
+    ```python
+    Interpolation(x=(-1.0, 0.0, 1.0), y=(0.0, 1.0, 0.0))
+    ```
+    """
+
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+    n_test: int = 401
+
+    def __check_init__(self):
+        check_positive(n_test=self.n_test)
+        rising = all(before < after for before, after in itertools.pairwise(self.x))
+        require(len(self.x) >= 2 and rising, f"x must be two or more places from left to right, got {self.x}.")
+        require(len(self.y) == len(self.x), f"there are {len(self.x)} places x and {len(self.y)} values y.")
+
+    @property
+    def n(self) -> int:
+        """How many points there are."""
+        return len(self.x)
+
+    @property
+    def signature(self) -> Signature:
+        return Signature((1,))
+
+    @property
+    def loss(self) -> Loss:
+        return Squared("sum")
+
+    @property
+    def criteria(self) -> Criteria:
+        return Criteria.errors(fit=1e-2, generalise=1e-1)
+
+    def draw(self, rng: np.random.Generator) -> Data:
+        x, y = np.array(self.x), np.array(self.y)
+        grid = np.linspace(x[0], x[-1], self.n_test)
+        return Data(x[:, None], y, grid[:, None], np.interp(grid, x, y), n=self.n, n_test=self.n_test)
 
 
 class FourierRegression(_VectorTask):

@@ -108,7 +108,7 @@ class Fig7(Entry):
             narrow, repeats, k_others, draws = (60, 200), range(3), 200, 6
         nets = [Net(panel, k, s, seed) for s in scales for panel in _PANELS for seed in seeds]
         narrower = [Net(panel, k, _LARGE, seed) for k in narrow for panel in _PANELS for seed in repeats]
-        task, tasks = _interpolation(_X, _Y), [_interpolation(*other_data(draw)) for draw in range(draws)]
+        task, tasks = interpolation(_X, _Y), [interpolation(*other_data(draw)) for draw in range(draws)]
         return {
             "nets": {net: _descent(net, task, _STEPS) for net in nets},
             "narrower": {net: _descent(net, task, _STEPS) for net in narrower},
@@ -381,17 +381,17 @@ def other_data(draw: int) -> tuple[np.ndarray, np.ndarray]:
     return x, 0.5 * rng.standard_normal(5)
 
 
-def _interpolation(x: np.ndarray, y: np.ndarray) -> af.tasks.Arrays:
-    """The points, with Σ(f − y)² as the loss. What is tested is the distance from the linear spline, on the grid."""
-    return af.tasks.Arrays(x[:, None], y, _GRID[:, None], np.interp(_GRID, x, y), reduction="sum")
+def interpolation(x: np.ndarray, y: np.ndarray) -> af.tasks.Interpolation:
+    """The points as a task."""
+    return af.tasks.Interpolation(tuple(x.tolist()), tuple(y.tolist()), n_test=len(_GRID))
 
 
-def _descent(net: Net, task: af.tasks.Arrays, steps: int) -> af.Experiment:
+def _descent(net: Net, task: af.tasks.Interpolation, steps: int) -> af.Experiment:
     """Gradient descent whose step is half of the inverse of the kernel's largest eigenvalue, or less.
 
     The curvature is twice that. 60 is more than the eigenvalue grows to from small starts.
     """
-    x = task.X[:, 0]
+    x = np.array(task.x)
     largest = np.linalg.eigvalsh(infinite_width_kernel(x, x, net.k, net.alpha, net.c))[-1]
     return af.Experiment(
         task=task,
