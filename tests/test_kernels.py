@@ -13,6 +13,7 @@ from afterfit._base.kernels import gram_of_examples
 from afterfit._base.kinks import has_kinks
 from afterfit._training.train import prepare
 from afterfit.dynamics import _tangent as tangent
+from afterfit.models._inputs import OneHot
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -63,6 +64,12 @@ FUNCTIONS = {
     "embedding": (
         embedding,
         {"E": random(17, 6), "W1": random(12, 6), "b1": random(12), "W2": random(7, 12), "b2": random(7)},
+        np.stack(places(17, 17), axis=1),
+        True,
+    ),
+    "one-hot tokens": (
+        lambda p, x: OneHot(x[None], 17).through(p["first"], jax.nn.relu, p["last"])[0],
+        {"first": {"weight": random(12, 34), "bias": random(12)}, "last": {"weight": random(7, 12)}},
         np.stack(places(17, 17), axis=1),
         True,
     ),

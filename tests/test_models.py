@@ -323,10 +323,12 @@ def test_difference_keeps_the_tangent_kernel_of_its_model():
 
 
 @pytest.mark.parametrize("model", [MLP((4,), "hidden"), MLP((4,), "none"), Linear(), DiagonalNet(2)], ids=repr)
-def test_one_hot_lookup_is_the_dense_product(model):
+@pytest.mark.parametrize("times", [1, 5], ids=["few", "more than the table has rows"])
+def test_one_hot_lookup_is_the_dense_product(model, times):
+    tokens = np.concatenate([np.random.default_rng(k).permuted(TOKENS, axis=0) for k in range(times)])
     signature = PAIR if isinstance(model, MLP) else Signature((6,))
     params = as_jax(random_like(model.parameters(signature), np.random.default_rng(4)))
-    weigh = np.random.default_rng(5).standard_normal((6, 3) if isinstance(model, MLP) else 6)
+    weigh = np.random.default_rng(5).standard_normal((len(tokens), 3) if isinstance(model, MLP) else len(tokens))
 
     def value(params, inputs):
         outputs = model(params, inputs)
@@ -337,10 +339,10 @@ def test_one_hot_lookup_is_the_dense_product(model):
         return outputs, flat(gradient)
 
     # The lookup adds the same few numbers in another order: rounding only.
-    looked_up, multiplied = both(as_jax(OneHot(TOKENS, 3))), both(jnp.asarray(one_hot(TOKENS)))
+    looked_up, multiplied = both(as_jax(OneHot(tokens, 3))), both(jnp.asarray(one_hot(tokens)))
     for found, expected in zip(looked_up, multiplied, strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-13)
-    np.testing.assert_array_equal(OneHot(jnp.asarray(TOKENS), 3).dense(), one_hot(TOKENS))
+    np.testing.assert_array_equal(OneHot(jnp.asarray(tokens), 3).dense(), one_hot(tokens))
 
 
 def test_symmetric_factorisation_does_not_cancel():

@@ -17,7 +17,7 @@ import pytest
 from conftest import AT_ONCE
 
 import afterfit as af
-from afterfit._base.turns import attend, computing
+from afterfit._base.turns import attend, computing, still_wanted
 from afterfit._sweeps.jobs import cores
 from afterfit._training.train import run_together
 
@@ -191,6 +191,64 @@ def test_ctrl_c_ends_a_run_whatever_compiled_code_is_doing():
     status, observed, ended = output.split()[-3:]
     assert (status, observed) == ("interrupted", "1")
     assert float(ended) - pressed < AT_ONCE
+
+
+LONG_ANSWER = """
+import afterfit as af, jax, jax.numpy as jnp, time
+from afterfit.theory._limits import Limit
+
+class Endless(Limit):
+    "A limit that takes compiled code minutes to find."
+
+    name, regime, source = "endless", "any", "nowhere"
+
+    @classmethod
+    def obstacle(cls, instance):
+        return None
+
+    def find(self, instance):
+        print("in the long call", flush=True)
+        return jax.jit(lambda z: jax.lax.fori_loop(0, 10**10, lambda _, z: jnp.tanh(z), z))(jnp.ones(9))
+
+run = af.train(
+    task=af.tasks.SparseRecovery(n=9, sparsity=2, N=5), model=af.models.Linear(), init=af.inits.Constant(0.0),
+    dynamics=af.dynamics.GradientDescent(0.1, 10), progress=False,
+)
+try:
+    {ask}(run)
+except KeyboardInterrupt:
+    print(time.time(), flush=True)
+    raise
+"""
+
+
+@pytest.mark.parametrize("ask", ["af.theory.explain", "af.theory.limits"])
+def test_ctrl_c_ends_an_answer_whatever_compiled_code_is_doing(ask):
+    code, output, pressed = python(LONG_ANSWER.replace("{ask}", ask), ctrl_c=soon)
+    assert code == 130, output
+    ended = next(float(line) for line in output.splitlines() if line.replace(".", "").isdigit())
+    assert ended - pressed < AT_ONCE
+    assert time.time() - pressed < AT_ONCE, "nor does the process wait for it as it ends"
+
+
+def test_work_that_nobody_waits_for_ends_when_it_asks():
+    def endless():
+        while True:
+            still_wanted()
+            time.sleep(0.01)
+
+    def asked_within():  # work inside of work: who waits for it is not waited for either
+        with computing():
+            attend(endless)
+
+    for work in (endless, asked_within):
+        stop = threading.Event()
+        threading.Timer(0.3, stop.set).start()
+        with pytest.raises(KeyboardInterrupt), computing():
+            attend(work, stop)
+        left = time.time()
+        with computing():  # its turn is given back, or this would wait for ever
+            assert time.time() - left < AT_ONCE
 
 
 SWEEP = """

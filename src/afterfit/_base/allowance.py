@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from afterfit._base.errors import Unanswered
+from afterfit._base.turns import still_wanted
 
 __all__ = ["LEAST", "TimeIsUp", "seconds_left", "time_left", "time_to_factorise", "within"]
 
@@ -57,6 +58,7 @@ def time_left() -> Callable[[float], None]:
     end, show = _end.get(), _show.get()
 
     def check(seconds: float) -> None:
+        still_wanted()
         show()
         if time.monotonic() + seconds > end:
             raise TimeIsUp(

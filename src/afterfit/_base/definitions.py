@@ -32,6 +32,7 @@ import jax
 import numpy as np
 
 from afterfit._base.errors import AfterfitError, require
+from afterfit._base.turns import still_wanted
 
 __all__ = [
     "Mapped",
@@ -185,6 +186,7 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def call(*arguments: Any) -> Any:
+        still_wanted()
         as_compiled_last(arguments)
         return jitted(*arguments)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import atexit
 import concurrent.futures
 import contextlib
+import contextvars
 import functools
 import os
 import queue
@@ -23,7 +24,7 @@ from typing import Any, TypeVar
 
 import jax
 
-__all__ = ["attend", "computing", "cut_off", "hearing", "in_a_thread"]
+__all__ = ["attend", "computing", "cut_off", "hearing", "in_a_thread", "interruptible", "still_wanted"]
 
 _SECONDS_A_LOOK = 0.1  # between two looks at whether somebody asked to stop
 
@@ -51,6 +52,8 @@ class _Here(threading.local):
     left: Future | None = None
 
 
+# Set once nobody waits any more for what is done here.
+_left_alone: contextvars.ContextVar[threading.Event | None] = contextvars.ContextVar("left_alone", default=None)
 _turn = threading.Lock()  # held while something is computed in this process
 _here = _Here()
 
@@ -112,10 +115,13 @@ def attend(work: Callable[[], T], stop: threading.Event | None = None) -> T:
     """Do `work` in a thread of its own, inside this thread's `computing`, and wait for what it gives.
 
     Compiled code cannot be interrupted, but waiting for it can. On Ctrl-C, or once `stop` is set, KeyboardInterrupt is
-    raised here at once; the thread goes on until the call it is in returns, and nothing else is computed before.
+    raised here at once; the thread goes on until the call it is in returns, or until it asks whether it is
+    `still_wanted`, and nothing else is computed before.
     """
     assert _here.depth, "attend() is called inside of computing()"
     future: Future[Any] = Future()
+    left_alone, context = threading.Event(), contextvars.copy_context()
+    context.run(_left_alone.set, left_alone)
     settings = {name: getattr(jax.config, f"jax_{name}") for name in _SETTINGS}
 
     def do() -> None:
@@ -124,7 +130,7 @@ def attend(work: Callable[[], T], stop: threading.Event | None = None) -> T:
             with contextlib.ExitStack() as set_here:
                 for name, value in settings.items():
                     set_here.enter_context(getattr(jax, name)(value))
-                future.set_result(work())
+                future.set_result(context.run(work))
         except BaseException as error:
             future.set_exception(error)
         finally:
@@ -141,10 +147,25 @@ def attend(work: Callable[[], T], stop: threading.Event | None = None) -> T:
                     return future.result()
                 if stop is not None and stop.is_set():
                     raise KeyboardInterrupt from None
+                still_wanted()  # this thread itself may be one that is waited for
     finally:
         if not future.done():
+            left_alone.set()
             _here.left = future
             _left.append(future)
+
+
+def interruptible(work: Callable[[], T]) -> T:
+    """Do `work` inside of `computing`; in the main thread, which alone hears Ctrl-C, so that it is heard (`attend`)."""
+    with computing():
+        return attend(work) if threading.current_thread() is threading.main_thread() else work()
+
+
+def still_wanted() -> None:
+    """Raise KeyboardInterrupt in work that nobody waits for any more. What takes long asks now and then."""
+    left_alone = _left_alone.get()
+    if left_alone is not None and left_alone.is_set():
+        raise KeyboardInterrupt
 
 
 def in_a_thread(work: Callable[[], None]) -> None:
@@ -171,9 +192,12 @@ _idle: list[queue.SimpleQueue[Callable[[], None]]] = []  # the inboxes of thread
 _left: list[Future] = []  # all that was ever left in this process
 
 
-def cut_off(code: int) -> None:
-    """End the process here if something that was left goes on: it would crash as Python is taken down around it."""
-    if concurrent.futures.wait(_left, timeout=0.5).not_done:
+def cut_off(code: int, surely: bool = False) -> None:
+    """End the process here if something that was left goes on: it would crash as Python is taken down around it.
+
+    `surely` for a process that was interrupted anywhere: what JAX began in the main thread may go on unseen.
+    """
+    if surely or concurrent.futures.wait(_left, timeout=0.5).not_done:
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(Exception):
                 stream.flush()

@@ -137,7 +137,7 @@ def main() -> None:
         if "afterfit._base.turns" in sys.modules:  # something was computed, and may have been left at Ctrl-C
             from afterfit._base.turns import cut_off
 
-            cut_off(ended.code if isinstance(ended.code, int) else 0)
+            cut_off(ended.code if isinstance(ended.code, int) else 0, surely=ended.code == INTERRUPTED)
         raise
     except Exception as error:
         if os.environ.get("AFTERFIT_TRACEBACK"):

@@ -129,6 +129,7 @@ def run(
         figure=picture if entry and complete else None,  # else it is the headline's curves, shown anyway
         about=_introduce(entry, job, experiments) if entry else "",
         command=_spell_command(job, scale, changes or [], imports or [], fit, generalise),
+        theory=complete,  # whoever pressed Ctrl-C does not want to wait for it
         thorough=thorough,
         progress=False if quiet else None,
     )

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["floor", "warning", "write_report"]
 
+_NOT_ASKED = "<p>Theory was not asked: the command was interrupted.</p>"
 _DRAWN = 4  # runs that get a picture of their own; of more, the first ones
 
 
@@ -41,15 +42,16 @@ def write_report(
     figure: Figure | bytes | None = None,
     about: str = "",
     command: str = "",
+    theory: bool = True,
     thorough: bool = False,
     progress: bool | None = None,
 ) -> Path:
     """Write a page on `runs` (by name, the headline first): verdicts, pictures, setting, cost, versions.
 
     `figure` is a picture of all runs together (a figure, or a PNG already made of it), `about` some paragraphs of
-    introduction, `command` what reproduces the runs. What theory says of them takes no longer than they did, or 5 s if
-    that is more, unless it is to be `thorough`. `progress` shows a bar, if it is None on a terminal only. The file
-    appears only once it is complete.
+    introduction, `command` what reproduces the runs. What `theory` says of them, if it is asked, takes no longer than
+    they did, or 5 s if that is more, unless it is to be `thorough`. `progress` shows a bar, if it is None on a terminal
+    only. The file appears only once it is complete.
 
     ```python
     write_report("report.html", "L1 against L2", {"L1": run, "L2": other})
@@ -57,7 +59,7 @@ def write_report(
     """
     allowed = math.inf if thorough else max(LEAST, sum(run.seconds for run in runs.values()))
     with progress_bar("theory", progress) as show, within(allowed, show):
-        verdicts = _verdicts(runs, thorough)
+        verdicts = _verdicts(runs, theory, thorough)
     return write_page(
         path,
         title,
@@ -101,7 +103,7 @@ def floor(run: Run) -> str:
     )
 
 
-def _verdicts(runs: Mapping[str, Run], thorough: bool) -> str:
+def _verdicts(runs: Mapping[str, Run], theory: bool, thorough: bool) -> str:
     """Every run's verdict with its evidence; the first ones with their curves, the others folded away."""
     parts = []
     for k, (name, run) in enumerate(runs.items()):
@@ -113,7 +115,7 @@ def _verdicts(runs: Mapping[str, Run], thorough: bool) -> str:
         verdict = f'<p class="verdict">{escape(said)}</p>'
         if k < _DRAWN:
             heading = f"<h3>{escape(name)}</h3>" if len(runs) > 1 else ""
-            drawn, page = _theory(run, k == 0, thorough)
+            drawn, page = _theory(run, k == 0, thorough) if theory else (None, _NOT_ASKED)
             curves = picture(plot_run(run, drawn), f"Curves of {name}: {said}")
             parts.append(f"{heading}{verdict}{status}{evidence}{curves}{page}")
         else:

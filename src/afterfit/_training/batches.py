@@ -25,7 +25,7 @@ from jaxtyping import Array, Int, Key, PyTree
 
 from afterfit._base.curves import dataset
 from afterfit._base.errors import require
-from afterfit._diagnose.words import difference, power_of_ten
+from afterfit._diagnose.words import at, difference, power_of_ten
 from afterfit._training.checkpoints import Checkpoints
 from afterfit._training.experiment import Experiment
 from afterfit._training.own import watching
@@ -140,7 +140,7 @@ class Lane:
         elif not np.isfinite(seen["train_loss"]):
             self._end(
                 "diverged",
-                f"the loss is no longer a finite number at t={self.time:.3g} (step {step}): try {self.dynamics.knob}.",
+                f"the loss is no longer a finite number at {self._when} (step {step}): try {self.dynamics.knob}.",
             )
         elif trouble:
             self._end(*self.dynamics.complaint(state))
@@ -159,12 +159,12 @@ class Lane:
             first, last = (float(self.observations[k][2]["train_loss"]) for k in (0, -1))
             left = last / (self.past.initial_loss or first or 1.0)
             if dynamics.settled(self.problem, reference, state, time, left):
-                self._end("finished", f"settled at t={self.time:.3g}: the parameters are at rest.")
+                self._end("finished", f"settled at {self._when}: the parameters are at rest.")
             self._reference = state
         if dynamics.stops == "certain":
             since = self._good_since()
             if since is not None and self.time >= _CERTAIN * since:
-                self._end("finished", f"certain at t={self.time:.3g}: fitted and generalised since t={since:.3g}.")
+                self._end("finished", f"certain at {self._when}: fitted and generalised since t={since:.3g}.")
 
     def _good_since(self) -> float | None:
         """Since when the run has been fitted and has generalised, by its verdict; None if it has not."""
@@ -178,7 +178,7 @@ class Lane:
 
     def interrupt(self) -> bool:
         """End the run early, with what was observed; False if it has ended already, and stays as it is."""
-        return self._end("interrupted", f"interrupted at t={self.time:.3g}; what was observed until then is kept.")
+        return self._end("interrupted", f"interrupted at {self._when}; what was observed until then is kept.")
 
     def _end(self, status: str, message: str) -> bool:
         with self._writing:
@@ -191,6 +191,10 @@ class Lane:
     def time(self) -> float:
         """The training time of the last observation."""
         return power_of_ten(self.observations[-1][0])
+
+    @property
+    def _when(self) -> str:
+        return at(self.observations[-1][0])  # in words: it may be too large for a float
 
     def run(self) -> Run:
         """What it leaves behind."""

@@ -271,6 +271,9 @@ class OneHot(Inputs):
         looked up once more on the way back. Only products of matrices inside f are kept, being dearer than memory.
         """
         n, k = self.tokens.shape
+        if n <= weight.shape[1]:  # fewer examples than rows: nothing to gain, and what is looked up is seen to be W's
+            looked_up = self.measure(weight.T)
+            return f(looked_up if bias is None else looked_up + bias).T
         # The bias is shared out over the k looked-up rows: adding it to the small table costs less than adding it to
         # all examples. One table a token, since the gradient of every block is added to all that it looks into.
         table = weight.T if bias is None else weight.T + bias / k

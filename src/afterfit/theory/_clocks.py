@@ -14,7 +14,7 @@ import numpy as np
 from afterfit._base import html
 from afterfit._base.errors import Unanswered
 from afterfit._base.rules import Rule
-from afterfit._base.turns import computing
+from afterfit._base.turns import interruptible
 from afterfit._training.run import Run
 from afterfit.theory._answers import Answers, with_how
 from afterfit.theory._instance import Instance, instance_of
@@ -158,8 +158,7 @@ def clocks(run: Run) -> Clocks:
 
 def clocks_of(instance: Instance, run: Run) -> Clocks:
     """The same of a run whose problem is posed already."""
-    with computing():
-        return Clocks.of(Clock.known(), instance, lambda clock: clock(instance, run))
+    return interruptible(lambda: Clocks.of(Clock.known(), instance, lambda clock: clock(instance, run)))
 
 
 class SlowTime(Clock):

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from afterfit._base import html
 from afterfit._base.allowance import LEAST, seconds_left, within
 from afterfit._base.progress import progress_bar
-from afterfit._base.turns import computing
+from afterfit._base.turns import interruptible
 from afterfit._training.run import Run
 from afterfit.theory._answers import Answers
 from afterfit.theory._clocks import Clocks
@@ -82,12 +82,14 @@ def explain(run: Run, *, thorough: bool = False, progress: bool | None = None) -
 def explained(run: Run, thorough: bool, show: Callable[[float], None] | None = None) -> Explanation:
     """The same, for somebody who shows how far it is."""
     with within(math.inf if thorough else max(LEAST, run.seconds), show):
-        case = Case(run)
-        # What is quick first: most clocks are formulas, and the constants of theorems can take long. None takes all.
-        with within(_SHARE * seconds_left()):
-            clocks = case.clocks
-        with within(_SHARE * seconds_left()):
-            limits = case.limits
-        with computing():
-            readings = Readings.of(Theorem.known(), case.instance, lambda theorem: theorem(case))
-    return Explanation(str(run.verdict), readings, limits, clocks)
+        return interruptible(lambda: _explanation(Case(run)))
+
+
+def _explanation(case: Case) -> Explanation:
+    # What is quick first: most clocks are formulas, and the constants of theorems can take long. None takes all.
+    with within(_SHARE * seconds_left()):
+        clocks = case.clocks
+    with within(_SHARE * seconds_left()):
+        limits = case.limits
+    readings = Readings.of(Theorem.known(), case.instance, lambda theorem: theorem(case))
+    return Explanation(str(case.run.verdict), readings, limits, clocks)

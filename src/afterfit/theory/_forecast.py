@@ -14,7 +14,7 @@ from afterfit._base import html
 from afterfit._base.allowance import within
 from afterfit._base.machine import blas_on_one_thread
 from afterfit._base.progress import progress_bar
-from afterfit._base.turns import computing
+from afterfit._base.turns import interruptible
 from afterfit._diagnose import Verdict, diagnose
 from afterfit._training.experiment import Experiment
 from afterfit._training.size import likely_seconds
@@ -111,8 +111,12 @@ def forecast(
 
 def forecast_of(instance: Instance) -> Forecast:
     """The same of a problem that is posed already."""
+    return interruptible(lambda: _first_answer(instance))
+
+
+def _first_answer(instance: Instance) -> Forecast:
     reasons = []
-    with computing(), blas_on_one_thread():
+    with blas_on_one_thread():
         for route in Route.in_turn():
             found = answer(route, instance, lambda route=route: route(instance, _times(instance)))
             if isinstance(found, Route):

@@ -14,7 +14,7 @@ import numpy as np
 from afterfit._base import html
 from afterfit._base.errors import Unanswered
 from afterfit._base.rules import Rule
-from afterfit._base.turns import computing
+from afterfit._base.turns import interruptible
 from afterfit._training.run import Run
 from afterfit.models import LeastNorm, Linear, LinearModel
 from afterfit.theory._answers import Answers, with_how
@@ -164,8 +164,7 @@ def limits(run: Run) -> Limits:
 
 def limits_of(instance: Instance) -> Limits:
     """The same of a run whose problem is posed already."""
-    with computing():
-        return Limits.of(Limit.known(), instance, lambda limit: limit(instance))
+    return interruptible(lambda: Limits.of(Limit.known(), instance, lambda limit: limit(instance)))
 
 
 def _predictor(instance: Instance, model: Any, params: Any) -> np.ndarray:
