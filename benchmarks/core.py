@@ -176,6 +176,22 @@ def label_noise(quick: bool) -> Iterator[Row]:
         )
 
 
+def kinked_flows(quick: bool) -> Iterator[Row]:
+    """Flows of ReLU nets, one by one as sweeps have them, and together."""
+    count = 6 if quick else 24
+    found = worker("kinked_flows", count=count, rounds=1 if quick else 3)
+    alone, together = (statistics.median(found[name]) for name in ("alone", "together"))
+    yield Row(
+        "kinked_flows",
+        f"CPU time of a flow of woodworth2020/fig6ab, D = 2: {count} together, as one program, over one by one",
+        f"one by one {milli(alone)}, together {milli(together)}",
+        "≥ 1.5",
+        together / alone,
+        together / alone >= 1.5,
+        found,
+    )
+
+
 def memory(quick: bool) -> Iterator[Row]:
     """Resident memory against the number of steps and of observations."""
     rounds = 1 if quick else 3
@@ -241,6 +257,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "modular": modular,
     "digits": digits,
     "label_noise": label_noise,
+    "kinked_flows": kinked_flows,
     "memory": memory,
     "import": imports,
 }

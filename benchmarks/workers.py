@@ -315,9 +315,6 @@ def _digits(file: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, 
         return *first, {name: arrays[name] for name in arrays.files if name[0] in "Wb"}  # type: ignore[return-value]
 
 
-# --- Runs of the gallery, memory, import ---
-
-
 # --- A step of label-noise SGD: lyu2023/labelnoise, its random numbers drawn in blocks or step by step ---
 
 
@@ -354,6 +351,32 @@ def label_noise(lanes: int, steps: int, rounds: int) -> dict[str, Any]:
             for name, run in loops.items():
                 times[name].append(busy_seconds(run) / steps)
     return times | {"ends": ends}
+
+
+# --- Many flows of a model with kinks: woodworth2020/fig6ab ---
+
+
+def kinked_flows(count: int, rounds: int) -> dict[str, Any]:
+    """CPU time of a flow, when they go one by one and when all go together, compiled before."""
+    one_core()
+    from afterfit._training.train import run_experiment, run_together
+    from afterfit.papers import find
+
+    nets = find("woodworth2020/fig6ab").runs("paper")["nets"]
+    experiments = [experiment for at, experiment in nets.items() if at.D == 2][:count]
+    ways = {
+        "alone": lambda: [run_experiment(experiment, progress=False) for experiment in experiments],
+        "together": lambda: run_together(experiments),
+    }
+    losses = {name: [float(run.curves["train_loss"][-1]) for run in way()] for name, way in ways.items()}
+    times: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(rounds):
+        for name, way in ways.items():
+            times[name].append(busy_seconds(way) / count)
+    return times | {"largest_loss": {name: max(found) for name, found in losses.items()}}
+
+
+# --- Runs of the gallery, memory, import ---
 
 
 def gallery(entry: str, steps: int, shorter: int) -> dict[str, Any]:
@@ -655,6 +678,7 @@ WORKERS = {
         digits_afterfit,
         digits_torch,
         label_noise,
+        kinked_flows,
         gallery,
         memory,
         flow,

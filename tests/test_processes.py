@@ -25,7 +25,7 @@ from afterfit._sweeps.plan import Job
 from afterfit._sweeps.processes import carry_out, run_many
 from afterfit._training.train import run_together
 
-LONG = BASE.set({"dynamics.steps": 30_000_000})  # seconds, so that a helper comes, and there is time to kill it
+LONG = BASE.set({"dynamics.steps": 15_000_000})  # seconds, so that a helper comes, and there is time to kill it
 ENDLESS = BASE.set({"dynamics.steps": 10**11})
 
 
@@ -53,7 +53,7 @@ def helpers():
 
 def at_work(helper):
     """Whether a helper is in the middle of a run: starting, importing and compiling take less than that."""
-    return helper.cpu_times().user > 6
+    return helper.cpu_times().user > 4
 
 
 def assert_same_bits(outcomes, *given):
@@ -139,7 +139,7 @@ print("once")
 processes._WORTH_HELP, processes.cores = 0.0, lambda: 2
 base = af.Experiment(
     task=af.tasks.SparseRecovery(n=12, sparsity=2, N=6), model=Mine(), init=Spread(),
-    dynamics=af.dynamics.GradientDescent(0.1, 10_000_000), observations=10,
+    dynamics=af.dynamics.GradientDescent(0.1, 5_000_000), observations=10,
 )
 experiments = {str(seed): base.set({"seed": seed, "observations": 10 + seed}) for seed in range(4)}
 own = dataclasses.replace(base, model=af.models.Function(mine, np.ones(12)), init=af.inits.Own(), observations=20)
