@@ -30,6 +30,7 @@ _LR = 0.1  # not in the paper, nor is the number of steps: 10⁶ of them, as in 
 _SHOWN = 205  # the seed: see the notes
 # From before the fit until λt = 10, when the start is 5·10⁻⁵ of what it was.
 _ALONG = (1.0, 10.0, _T2, 0.1 * _SLOW, _SLOW, 10 * _SLOW)
+_GOALS = {"early": r"$\mathrm{argmin}\,Q$", "late": r"$\min\Vert\beta\Vert_1$"}
 _LAWS = (0.1, 1.0)  # λt at which the distance to the minimisers of Q is to fall with λ
 
 
@@ -112,17 +113,13 @@ class Fig4(Entry):
             af.plot.mark_phases(ax, shown.run.verdict)
         af.plot.legend_below(left, right, ncols=3)
         panels = {
-            "until the fit": ((0.0, 1.0, 10.0, _T2), shown.programs.early, r"$\mathrm{argmin}\,Q$"),
-            r"around $t=1/\lambda$": ((_T2, _SLOW / 10**0.5, _SLOW, 10**0.5 * _SLOW), None, ""),
-            "after the transition": (
-                (10**0.5 * _SLOW, 5 * _SLOW, _T3),
-                shown.programs.late,
-                r"$\min\Vert\beta\Vert_1$",
-            ),
+            "until the fit": ((0.0, 1.0, 10.0, _T2), "early"),
+            r"around $t=1/\lambda$": ((_T2, _SLOW / 10**0.5, _SLOW, 10**0.5 * _SLOW), None),
+            "after the transition": ((10**0.5 * _SLOW, 5 * _SLOW, _T3), "late"),
         }
         axes = [figure.add_subplot(cell) for cell in rows[1].subgridspec(1, 3)]
-        for ax, (title, (times, end, name)) in zip(axes, panels.items(), strict=True):
-            _show_functions(ax, shown, times, end, name)
+        for ax, (title, (times, goal)) in zip(axes, panels.items(), strict=True):
+            _show_functions(ax, shown, times, goal)
             ax.set(title=title, xlabel=r"$x$", ylabel=r"$f(x)$", ylim=(-1.6, 3.2))
         af.plot.legend_below(*axes, ncols=2)
         return figure
@@ -201,15 +198,12 @@ class Fig4(Entry):
     def groks(self, shown: Draw, drawn: Draws) -> Finding:
         """The verdict, and the test loss half-way from where it is at t₂ around 1/λ: here, and on half of the draws."""
         half, *halves = (draw.part_way("test_loss", 0.5, _T2) for draw in (shown, *drawn.values()))
-        verdicts = [draw.run.verdict for draw in drawn.values()]
-        times = [verdict.t_gen / _SLOW for verdict in verdicts if verdict.t_gen is not None]
+        times = [t / _SLOW for draw in drawn.values() if (t := draw.run.verdict.t_gen) is not None]
         words, most = on_most([_around_slow(t) for t in halves], 0.5)
-        spread = (
-            f"λ·t_gen between {min(times):.2g} and {max(times):.2g}, median {np.median(times):.2g}" if times else ""
-        )
+        spread = f"between {min(times):.2g} and {max(times):.2g}, median {np.median(times):.2g}" if times else ""
         return Finding(
             f"{shown.run.verdict}; the test loss is half-way at λt = {half / _SLOW:.2g}; within half a decade of 1 "
-            f"{words}{spread and '; '}{spread}",
+            f"{words}{spread and '; λ·t_gen '}{spread}",
             shown.run.verdict.kind == "grokking" and _around_slow(half) and most,
         )
 
@@ -488,18 +482,15 @@ def _show_distances(ax: Axes, draws: Draws) -> None:
     """How far the flows are from argmin Q and from the least L1 norm: the draw shown, and the middle half of draws."""
     times = draws[_SHOWN].run.curves["time"].values
     kept = (times >= 0.1) & (times <= 1e6)
-    for goal, colour, style, name in (
-        ("early", "#0072B2", "--", r"$\mathrm{argmin}\,Q$"),
-        ("late", "#D55E00", "-", r"$\min\Vert\beta\Vert_1$"),
-    ):
+    for goal, colour, style in (("early", "#0072B2", "--"), ("late", "#D55E00", "-")):
         gaps = {seed: draw.gaps(goal)[kept] for seed, draw in draws.items()}
         low, high = np.quantile(list(gaps.values()), (0.25, 0.75), axis=0)
         ax.fill_between(times[kept], low, high, color=colour, alpha=0.2, lw=0, label="middle half of draws")
-        ax.plot(times[kept], gaps[_SHOWN], color=colour, ls=style, label=f"from {name}")
+        ax.plot(times[kept], gaps[_SHOWN], color=colour, ls=style, label=f"from {_GOALS[goal]}")
     ax.set(yscale="log", ylabel=r"relative distance of $u\odot v$")
 
 
-def _show_functions(ax: Axes, draw: Draw, times: Sequence[float], end: np.ndarray | None, name: str) -> None:
+def _show_functions(ax: Axes, draw: Draw, times: Sequence[float], goal: str | None) -> None:
     """The model at some times, darker as time goes on, beside the teacher, the data and a program's solution."""
     task, x = af.tasks.FourierRegression(**_TASK), np.linspace(-1, 1, 400)
     features = task.features(x)
@@ -507,8 +498,9 @@ def _show_functions(ax: Axes, draw: Draw, times: Sequence[float], end: np.ndarra
     for t, grey in zip(times, np.linspace(0.8, 0.0, len(times)), strict=True):
         label = f"$t={af.plot.mathtext(t)}$" if t else "$t=0$"
         ax.plot(x, features @ draw.at("weights", t), color=str(grey), lw=1.2, label=label)
-    if end is not None:
-        ax.plot(x, features @ end, color="#D55E00", ls="--", lw=1.2, label=name)
+    if goal is not None:
+        solution = getattr(draw.programs, goal)
+        ax.plot(x, features @ solution, color="#D55E00", ls="--", lw=1.2, label=_GOALS[goal])
     ax.plot(_inputs(draw.programs.X), draw.programs.y, "kx", ms=7, mew=1.6, label="data")
 
 
