@@ -1,4 +1,4 @@
-"""What entries measure alike: examples of a run, distances, laws and shares with intervals, first steps, slopes."""
+"""What entries measure alike: what a run was given and recorded, distances, laws and shares with intervals, slopes."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import afterfit as af
 
 __all__ = [
     "Interval",
+    "at",
     "examples",
     "first_step",
     "log_slope",
@@ -39,6 +40,12 @@ class Interval(NamedTuple):
 def examples(run: af.Run) -> tuple[np.ndarray, np.ndarray]:
     """X and y of a run."""
     return run.data.inputs, run.data.targets
+
+
+def at(run: af.Run, name: str, time: float) -> np.ndarray:
+    """What a run recorded at the observation nearest to a time, or at the last one, for a time of inf."""
+    curve = run.curves[name]
+    return curve.values[-1] if time == np.inf else curve.sel(time=time, method="nearest").values
 
 
 def relative_distance(at: np.ndarray, goal: np.ndarray) -> float:

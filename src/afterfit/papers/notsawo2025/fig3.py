@@ -9,7 +9,7 @@ import numpy as np
 
 import afterfit as af
 from afterfit.papers import Entry, Finding, claim, control, correction, once, run_all
-from afterfit.papers._measure import first_step, share
+from afterfit.papers._measure import at, first_step, share
 from afterfit.papers.notsawo2025 import PAPER
 from afterfit.papers.notsawo2025.recovery import GOAL, descent, least_l1_recovers, measured, settling_step, slope_within
 
@@ -332,12 +332,6 @@ def _judged(run: af.Run) -> af.Verdict:
     return run.diagnose(fit=GOAL, generalise=GOAL)
 
 
-def _at(run: af.Run, name: str, time: float) -> np.ndarray:
-    """A curve at the observation nearest to a time, or at the last one."""
-    curve = run.curves[name]
-    return curve.values[-1] if time == np.inf else curve.sel(time=time, method="nearest").values
-
-
 def _between(run: af.Run, first: float, last: float) -> np.ndarray:
     """Which observations are from the one time on and before the other."""
     time = run.curves["time"].values
@@ -378,7 +372,7 @@ def _as_closely(run: af.Run, time: float) -> Finding:
     # With e = a − a* on the support S, ‖e‖/‖a*‖ and ‖Xe‖/‖Xa*‖ are within a factor cond(X_S) of each other, either
     # way: where e is what the penalty leaves on S, this is what there is to match.
     condition = float(np.linalg.cond(run.data.inputs[:, np.flatnonzero(run.data.truth)]))
-    train, test = (float(_at(run, f"{side}_error", time)) for side in ("train", "test"))
+    train, test = (float(at(run, f"{side}_error", time)) for side in ("train", "test"))
     return Finding(
         f"relative errors {'at the end' if time == np.inf else f'at t={time:.3g}'}: recovery {test:.2g}, training "
         f"{train:.2g}; cond(X_S) = {condition:.2f}",
@@ -389,7 +383,7 @@ def _as_closely(run: af.Run, time: float) -> Finding:
 def _norm_converges(run: af.Run, t1: float, t2: float) -> Finding:
     # At t₂ ‖a − a*‖₂ is 10⁻³‖a*‖₂, which leaves ‖a‖₁ within about 10⁻³√n of ‖a*‖₁: one in a hundred for n = 100.
     size = np.abs(run.data.truth).sum()
-    at_t1, at_t2 = (float(_at(run, "norm_l1", t)) / size - 1 for t in (t1, t2))
+    at_t1, at_t2 = (float(at(run, "norm_l1", t)) / size - 1 for t in (t1, t2))
     return Finding(
         f"‖a‖₁ exceeds ‖a*‖₁ by {at_t1:.1%} of it at t={t1:.3g} and by {at_t2:.2g} at t={t2:.3g}",
         abs(at_t2) <= 1e-2 < at_t1,
@@ -398,7 +392,7 @@ def _norm_converges(run: af.Run, t1: float, t2: float) -> Finding:
 
 def _components_converge(run: af.Run, time: float) -> Finding:
     # To the 10⁻³ by which t₂ is defined, of the largest component.
-    worst = float(np.max(np.abs(_at(run, "weights", time) - run.data.truth)))
+    worst = float(np.max(np.abs(at(run, "weights", time) - run.data.truth)))
     largest = float(np.abs(run.data.truth).max())
     when = "the end" if time == np.inf else f"t={time:.3g}"
     return Finding(f"largest |aᵢ − aᵢ*| at {when}: {worst:.2g}, beside ‖a*‖_∞ = {largest:.2g}", worst <= GOAL * largest)

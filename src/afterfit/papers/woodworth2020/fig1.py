@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,7 +15,8 @@ from afterfit.papers.woodworth2020.ends import end
 from afterfit.papers.woodworth2020.recovery import (
     THRESHOLD,
     Posed,
-    largest_scale,
+    as_foretold,
+    log_alphas,
     log_scale,
     needed,
     parameters,
@@ -238,12 +238,12 @@ class Fig1(Entry):
         "decades of α than the last",
         says="exponentially small α is needed to approximate β*_L1",
     )
-    def rich_rate(self, posed: list[Posed], least: _Least) -> Finding:
-        return _rich_rate(posed, least, 2)
+    def rich_rate(self, posed: list[Posed]) -> Finding:
+        return _rich_rate(posed, 2)
 
     @control(rich_rate, "depth 3, which approaches it polynomially")
-    def polynomial_with_depth(self, posed: list[Posed], least: _Least) -> Finding:
-        return _rich_rate(posed, least, 3)
+    def polynomial_with_depth(self, posed: list[Posed]) -> Finding:
+        return _rich_rate(posed, 3)
 
     @claim(
         "(c): as the least L1 norm comes to the edge of recovery, α must become extremely small: log(1/α²) diverges "
@@ -285,12 +285,12 @@ class Fig1(Entry):
         says="the largest α such that the gradient flow solution has population error at most 0.025",
     )
     def confirmed(self, sides: Mapping[str, af.Run]) -> Finding:
-        return _confirmed(sides, recovery_scale)
+        return as_foretold(sides, recovery_scale, _alpha)
 
     @control(confirmed, "the largest α for which argmin R_α (8), the nearest solution to the start, recovers")
     def not_by_distance(self, sides: Mapping[str, af.Run]) -> Finding:
         # R_α is Q⁴ at α² in place of α⁴.
-        return _confirmed(sides, lambda posed: recovery_scale(posed, 4))
+        return as_foretold(sides, lambda posed, _: recovery_scale(posed, 4), _alpha)
 
     @claim("(c): the least L1 norm needs N = O(r*·log d) samples", says="N = Ω(r* log d) samples suffices for β*_L1")
     def l1_needs_few(self, samples: list[_Needed]) -> Finding:
@@ -412,20 +412,12 @@ def _kernel_rate(posed: list[Posed], least: _Least, minimiser: Callable[[Posed, 
     )
 
 
-def _rich_rate(posed: list[Posed], least: _Least, depth: int) -> Finding:
+def _rich_rate(posed: list[Posed], depth: int) -> Finding:
     """Roots in α of the excess relative to the least; by a power of α each decade would cost the same.
 
     Each of them at least 1.5 times the one before, in the mean of log α over draws.
     """
-    smallest = _RICH if depth == 2 else -24.0
-
-    def scale(one: Posed, b: np.ndarray, level: float) -> float:
-        excess = functools.partial(_relative_excess, one, b, depth)
-        return largest_scale(excess, level, smallest) / depth
-
-    logs = np.mean(
-        [[scale(one, b, level) for level in _LEVELS] for one, b in zip(posed, least.l1, strict=True)], axis=0
-    )
+    logs = log_alphas(posed, depth, _LEVELS)
     costs = -np.diff(logs)
     return Finding(
         f"{len(posed)} draws, depth {depth}: "
@@ -433,11 +425,6 @@ def _rich_rate(posed: list[Posed], least: _Least, depth: int) -> Finding:
         + f": a decade costs {', '.join(f'{cost:.2g}' for cost in costs)} decades of α",
         bool(np.all(np.isfinite(logs))) and bool(np.all(costs[1:] >= 1.5 * costs[:-1])),
     )
-
-
-def _relative_excess(posed: Posed, least: np.ndarray, depth: int, log_c: float) -> float:
-    # A least L1 norm is found to some 10⁻¹² of itself.
-    return max(_excess_l1(posed.minimiser(log_c, depth), least) / float(np.abs(least).sum()), 1e-12)
 
 
 def _diverges(draws: list[_Draw]) -> Finding:
@@ -485,15 +472,8 @@ def _eases(draws: list[_Draw]) -> Finding:
     )
 
 
-def _confirmed(sides: Mapping[str, af.Run], scale_of: Callable[[Posed], float]) -> Finding:
-    """Whether flows recover where they start below the largest scale, and only there."""
-    seen, right = [], []
-    for label, run in sides.items():
-        posed = Posed.of(run)
-        error, below = posed.error(end(run)), log_scale(run) < scale_of(posed)
-        seen.append(f"{label}, α={run.spec['init']['scale']:.3g}: {error:.4f}")
-        right.append((error <= THRESHOLD) == below)
-    return Finding(f"error of flows {'; '.join(seen)}: {sum(right)} of {len(right)} as foretold", all(right))
+def _alpha(run: af.Run) -> str:
+    return f"α={run.spec['init']['scale']:.3g}"
 
 
 def _samples(scale: str) -> list[_Needed]:

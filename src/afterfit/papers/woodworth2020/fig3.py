@@ -15,7 +15,8 @@ from afterfit.papers.woodworth2020.ends import end
 from afterfit.papers.woodworth2020.recovery import (
     THRESHOLD,
     Posed,
-    largest_scale,
+    as_foretold,
+    log_alphas,
     log_scale,
     parameters,
     potential,
@@ -251,11 +252,11 @@ class Fig3(Entry):
         says="the largest α^D that leads to recovery of the planted predictor to accuracy 0.025",
     )
     def confirmed(self, sides: Mapping[str, af.Run]) -> Finding:
-        return _confirmed(sides, lambda D: D)
+        return as_foretold(sides, recovery_scale, _weights_at_start)
 
     @control(confirmed, "the largest scales of depth D + 2")
     def not_of_other_depths(self, sides: Mapping[str, af.Run]) -> Finding:
-        return _confirmed(sides, lambda D: D + 2)
+        return as_foretold(sides, lambda posed, D: recovery_scale(posed, D + 2), _weights_at_start)
 
     @claim(
         "w₊(t) = (α^{2−D} + D(D − 2)·Xᵀ∫r)^{−1/(D−2)}, and with the other sign for w₋",
@@ -390,16 +391,8 @@ def _limits(posed: list[Posed], depths: Sequence[int], rich: float, kernel: floa
 def _polynomial(posed: list[Posed], depths: Sequence[int]) -> Finding:
     """Roots in α of the relative excess: the decades of α that each decade costs are within 30 % of their mean."""
     said, even = [], []
-    norms = [float(np.abs(af.theory.min_l1(one.X, one.y)).sum()) for one in posed]
     for D in depths:
-        logs = []
-        for one, least in zip(posed, norms, strict=True):
-
-            def excess(log_c: float, one: Posed = one, least: float = least, D: int = D) -> float:
-                return max(float(np.abs(one.minimiser(log_c, D)).sum()) / least - 1, 1e-12)
-
-            logs.append([largest_scale(excess, level, -600.0 if D == 2 else -24.0) / D for level in _LEVELS])
-        costs = -np.diff(np.mean(logs, axis=0))
+        costs = -np.diff(log_alphas(posed, D, _LEVELS))
         said.append(f"D={D}: {', '.join(f'{cost:.2g}' for cost in costs)}")
         even.append(np.all(np.abs(costs / costs.mean() - 1) <= 0.3))
     return Finding(
@@ -439,15 +432,8 @@ def _from_which_on(sizes: Sequence[int], recovers: Sequence[bool]) -> int:
     return next(n for k, n in enumerate(sizes) if all(recovers[k:]))
 
 
-def _confirmed(sides: Mapping[str, af.Run], depth: Callable[[int], int]) -> Finding:
-    """Whether flows recover where they start below the largest scale of a depth, and only there."""
-    seen, right = [], []
-    for label, run in sides.items():
-        posed, D = Posed.of(run), run.spec["model"]["depth"]
-        error, below = posed.error(end(run)), log_scale(run) < recovery_scale(posed, depth(D))
-        seen.append(f"{label}, α^D={10 ** log_scale(run):.2g}: {error:.4f}")
-        right.append((error <= THRESHOLD) == below)
-    return Finding(f"error of flows {'; '.join(seen)}: {sum(right)} of {len(right)} as foretold", all(right))
+def _weights_at_start(run: af.Run) -> str:
+    return f"α^D={10 ** log_scale(run):.2g}"
 
 
 def _on_path(factor: float) -> Finding:

@@ -7,13 +7,26 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
 import afterfit as af
+from afterfit.papers import Finding
+from afterfit.papers.woodworth2020.ends import end
 
-__all__ = ["THRESHOLD", "Posed", "largest_scale", "log_scale", "needed", "parameters", "potential", "recovery_scale"]
+__all__ = [
+    "THRESHOLD",
+    "Posed",
+    "as_foretold",
+    "largest_scale",
+    "log_alphas",
+    "log_scale",
+    "needed",
+    "parameters",
+    "potential",
+    "recovery_scale",
+]
 
 THRESHOLD = 0.025  # Fig. 1(c) and Fig. 3(c): the population error that counts as recovery
 _Rule = Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -82,12 +95,43 @@ def largest_scale(measure: Callable[[float], float], level: float, smallest: flo
 
 
 def recovery_scale(posed: Posed, depth: int = 2, level: float = THRESHOLD) -> float:
-    """log₁₀ α^D of the largest scale at which argmin Q^D has at most that population error.
+    """log₁₀ α^D of the largest scale at which argmin Q^D has at most that population error."""
+    return largest_scale(lambda log_c: posed.error(posed.minimiser(log_c, depth)), level, _smallest(depth))
 
-    For depth 2 down to α = 10⁻³⁰⁰, and to α^D = 10⁻²⁴ beyond, where argmin Q^D is the least L1 norm to 10⁻⁸ or better.
+
+def log_alphas(posed: Iterable[Posed], depth: int, levels: Sequence[float]) -> np.ndarray:
+    """log₁₀ α, in the mean over draws, from which on argmin Q^D has an L1 norm at most so far above the least.
+
+    By levels of the excess relative to the least, which is found to some 10⁻¹² of itself.
     """
-    smallest = -600.0 if depth == 2 else -24.0
-    return largest_scale(lambda log_c: posed.error(posed.minimiser(log_c, depth)), level, smallest)
+
+    def of(one: Posed) -> list[float]:
+        least = float(np.abs(af.theory.min_l1(one.X, one.y)).sum())
+
+        def excess(log_c: float) -> float:
+            return max(float(np.abs(one.minimiser(log_c, depth)).sum()) / least - 1, 1e-12)
+
+        return [largest_scale(excess, level, _smallest(depth)) / depth for level in levels]
+
+    return np.mean([of(one) for one in posed], axis=0)
+
+
+def _smallest(depth: int) -> float:
+    """log₁₀ α^D at which a root is given up: α = 10⁻³⁰⁰ for depth 2, argmin Q^D is the least L1 norm to 10⁻⁸ beyond."""
+    return -600.0 if depth == 2 else -24.0
+
+
+def as_foretold(
+    sides: Mapping[str, af.Run], scale_of: Callable[[Posed, int], float], start: Callable[[af.Run], str]
+) -> Finding:
+    """Whether flows recover where they start below the largest scale, by draw and depth, and only there."""
+    seen, right = [], []
+    for label, run in sides.items():
+        posed = Posed.of(run)
+        error = posed.error(end(run))
+        seen.append(f"{label}, {start(run)}: {error:.4f}")
+        right.append((error <= THRESHOLD) == (log_scale(run) < scale_of(posed, run.spec["model"]["depth"])))
+    return Finding(f"error of flows {'; '.join(seen)}: {sum(right)} of {len(right)} as foretold", all(right))
 
 
 def needed(rule: _Rule, task: af.tasks.SparseRegression, seeds: Iterable[int], most: int) -> int:
