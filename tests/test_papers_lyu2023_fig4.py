@@ -12,7 +12,8 @@ from afterfit.papers.lyu2023 import fig2a, fig4
 
 def test_paper_scale_is_the_ledger_s_setting():
     runs = fig4.Fig4().experiments("paper")
-    assert set(runs) == {"run", "descent", "decayed"}
+    assert set(runs) == {"run", "far 5", "far 6", "descent", "decayed"}
+    assert runs["far 5"].dynamics.end == 1e4
     for name in ("run", "descent"):
         spec = runs[name].to_dict()
         assert (spec["task"]["p"], spec["task"]["fraction"]) == (97, 0.4)

@@ -256,7 +256,8 @@ class LabelNoise(Entry):
 
     @claim(
         "the averaged dynamics ends at the interpolator of least Σcⱼ|wⱼ|",
-        says="label-noise SGD minimises the sharpness: tr∇²L among parameters that fit the data",
+        says="label-noise SGD minimises the sharpness, tr∇²L among parameters that fit the data; that it follows the "
+        "averaged dynamics is a row of its own",
         changed="The flows ended at τ = 20, where a draw of seed 1 was still at 0.21. They go on to 500 "
         "(quick) or 2000, on draws from seed 201 on.",
     )
