@@ -39,8 +39,8 @@ class _Size:
 
 # The paper does not say η. The authors' code (train_mod_add_nowd.py) has 0.01 and 10⁷ steps by default, and a constant
 # rate of 0.1 until log L = −5. Steps are stable below 2 over the largest curvature of log L, which on seed 1 of the
-# paper's net is 0.44 where the data are fitted, 2.1 at t = 10^3.6 and 131 at 10^426: these are longer, and end soon after
-# the fit. Tolerances and criteria were chosen on seed 1 of the paper's net, and seeds 0 and 1 of the small one.
+# paper's net is 0.44 where the data are fitted, 2.1 at t = 10^3.6 and 131 at 10^426: these are longer, and end soon
+# after the fit. Tolerances and criteria were chosen on seed 1 of the paper's net, and seeds 0 and 1 of the small one.
 _SIZES = {"paper": _Size(1e3, 0.02, 2.0, 2350, (0,), far=(5, 6)), "quick": _Size(1e3, 0.2, 0.5, 2500, (3, 4))}
 _BEGINS = {"paper": 2, "quick": 1}  # test accuracy is still about 0 % at t = 10^(10²) (App. B.1), or 10^10
 _AT_POINTS = {
@@ -57,7 +57,8 @@ class Fig4(Entry):
     where = "Fig. 4, App. B.1"
     about = (
         "The net, data and start of Fig. 2a with λ = 0. The authors make steps of gradient descent at rate η/L(θ), η a "
-        "constant that the paper does not say (0.01 in their code), and show accuracies over the sum of the rates, up to t = 10^(10⁴). Here that "
+        "constant that the paper does not say (0.01 in their code), and show accuracies over the sum of the rates, up "
+        "to t = 10^(10⁴). Here that "
         "is gradient flow in logarithmic time, θ' = −∇log L with dt = ds/L, of which those steps are Euler's: the "
         "curvature of log L grows like log t, and steps of one η that are stable at the end are many at the beginning. "
         "The authors' steps confirm the first part. At paper scale it ends at 10^(10³); "
