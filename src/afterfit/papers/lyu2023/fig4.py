@@ -91,12 +91,18 @@ class Fig4(Entry):
         return [_directions(run) for run in each]
 
     def picture(
-        self, run: af.Run, each: list[af.Run], descent: af.Run, decayed: af.Run, directions: list[_Direction]
+        self,
+        run: af.Run,
+        each: list[af.Run],
+        far: dict[int, af.Run],
+        descent: af.Run,
+        decayed: af.Run,
+        directions: list[_Direction],
     ) -> Figure:
         figure = af.plot.Figure(figsize=(16, 4.8), layout="constrained")
         shorter, longer, direction = figure.subplots(1, 3)
         _draw_shorter(shorter, run, descent, decayed)
-        _draw_longer(longer, each, decayed)
+        _draw_longer(longer, each, list(far.values()), decayed)
         _draw_direction(direction, each, directions)
         af.plot.legend_below(shorter, longer, direction)
         return figure
@@ -524,8 +530,11 @@ def _spread(log10_times: np.ndarray) -> list[int]:
     return kept
 
 
-def _draw_longer(ax: Axes, runs: Sequence[af.Run], decayed: af.Run) -> None:
+def _draw_longer(ax: Axes, runs: Sequence[af.Run], far: Sequence[af.Run], decayed: af.Run) -> None:
     """Panel (b): log₁₀ t on a log axis, to the end."""
+    for k, run in enumerate(far):
+        words = f"test, a small net (p = {run.spec['task']['p']})" if k == 0 else None
+        ax.plot(_log10(run), 100 * _seen(run)["test_accuracy"].values, color="0.2", ls=":", lw=1.6, label=words)
     for k, run in enumerate(runs):
         _draw_accuracies(ax, run, _log10(run), _log10(run) > 0, label=k == 0, alpha=1.0 if k == 0 else 0.5)
     times = _log10(decayed)
