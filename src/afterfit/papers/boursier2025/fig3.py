@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,7 +13,22 @@ from afterfit.papers import Entry, Finding, claim, control, correction, once, pa
 from afterfit.papers._measure import first_step
 from afterfit.papers.boursier2025 import PAPER
 from afterfit.papers.boursier2025.fourier import NEAR, on_most
-from afterfit.papers.boursier2025.univariate import KINK, Draw, Draws, Net, sharpness
+from afterfit.papers.boursier2025.relu import (
+    LEAST,
+    Draw,
+    Draws,
+    arrived,
+    at_the_end_of,
+    beside,
+    few,
+    has_dropped,
+    least,
+    same_function,
+    same_kinks,
+    slowly,
+    span,
+)
+from afterfit.papers.boursier2025.univariate import sharpness
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,7 +40,6 @@ _N, _TEACHER_UNITS = 10, 3  # §5: n = 10 points, x uniform on [−2, 2]; "a sum
 _WIDTH, _DECAY, _SCALE = 100, 1e-3, 2.0  # §5: m = 100, weight decay λ = 10⁻³, initial weights of variance 4
 _T2, _SLOW = 1.0, 1 / _DECAY  # §5: "By t₂ = 1, the training loss has dropped to nearly zero"; "around time t = 1/λ"
 _T3, _ITERATIONS = 1e5, 1_000_000  # §5: "by t₃ ≈ 10⁵"; T = 10⁶ iterations
-_LEAST = 0.005  # F + (λ/2)‖w‖² is at its minimum to 0.5 %, as for Fig. 2
 
 
 class _Size(NamedTuple):
@@ -37,12 +52,12 @@ class _Size(NamedTuple):
     rtol: float
     small: float
     descends_until: float
-    seeds: range
+    seeds: tuple[int, ...]
 
 
 _SIZES = {
-    "paper": _Size(_T3, rtol=1e-3, small=5e-4, descends_until=_SLOW, seeds=range(200, 220)),
-    "quick": _Size(10**4.5, rtol=2e-3, small=1e-3, descends_until=0.1 * _SLOW, seeds=range(230, 238)),
+    "paper": _Size(_T3, rtol=1e-3, small=5e-4, descends_until=_SLOW, seeds=(*range(10, 30), *range(200, 220))),
+    "quick": _Size(10**4.5, rtol=2e-3, small=1e-3, descends_until=0.1 * _SLOW, seeds=tuple(range(230, 238))),
 }
 
 
@@ -52,8 +67,9 @@ class Fig3(Entry):
     where = "Fig. 3, §5"
     about = (
         "Σ uⱼ ReLU(vⱼx + bⱼ) with 100 units is fitted to ten points of a sum of three ReLUs with weight decay λ = 10⁻³ "
-        "from weights of variance 4. It fits long before 1/λ with some thirty kinks. Over a time of order 1/λ the norm "
-        "falls, and with it the kinks, to the few of the function that minimises (1/2n) Σ(f − y)² + λ∫√(1+x²)|f″|."
+        "from weights of variance 4. It fits at t = 2.5 (median; 0.3 to 240) with 30 to 40 kinks. Over a time of order "
+        "1/λ the norm falls, and with it the kinks, to the few of the function that minimises (1/2n) Σ(f − y)² + "
+        "λ∫√(1+x²)|f″|."
     )
     notes = (
         "The step is not given, and none that is stable at the start reaches t₃ ≈ 10⁵ in 10⁶ iterations (the erratum), "
@@ -63,11 +79,14 @@ class Fig3(Entry):
         "less than 0.05 apart make one. Biases are penalised, and so ∫√(1+x²)|f″| is (Boursier and Flammarion 2023), "
         "not the total variation ∫|f″| of the slope (Savarese et al. 2019), which is a control. The paper shows one "
         "draw and claims no share of draws. Every claim here is on all draws: on each where it says so, else on half "
-        "and more, with the share. The draw in the picture is chosen by how it ends, and no claim rests on "
-        "it: it is the first whose convex program is within 10 % of the teacher and whose flow without weight decay "
-        "ends more than 50 % away, so that its two ends differ as the paper's do. Settings were tried on seeds 100 to "
-        "105. Rounds before were on seeds 0 to 44, with the claims on a draw so chosen; draws are those from 200 on "
-        "since, at quick scale from 230 on."
+        "and more, with the share. The draw in the picture is chosen by how it ends, and no claim rests on it: it is "
+        "the first whose convex program is within 10 % of the teacher and whose flow without weight decay ends more "
+        "than 50 % away, so that its two ends differ as the paper's do. Settings were tried on seeds 100 to 105. "
+        "Rounds before rested on a draw so chosen among seeds 0 to 44. At quick scale they had half the units and "
+        "three times the decay first, where the phases are closer: on the draws shown (seeds 1, 12, 32) 0.0012 of the "
+        "loss at the start was left at t₂, the flow without weight decay ended 31 % from the teacher, and the delay "
+        "was 9.4 times. Draws are fresh ones since, 200 to 219, and 230 to 237 at quick scale; at paper scale 10 to 29 "
+        "are kept beside them, for two claims do not hold on seed 10."
     )
 
     def runs(self, scale: str) -> dict[str, af.Experiment | dict[int, af.Experiment]]:
@@ -133,73 +152,83 @@ class Fig3(Entry):
         "training loss drops quickly to zero: to 10⁻³ of that of the function 0 by t = 0.1/λ",
         says="the training loss drops quickly to zero (caption)",
         changed="It was held against the loss at the start, some hundred times that of the function 0, and on one "
-        "chosen draw of seeds to 44. It is on all draws of seeds from 200 on since.",
+        "chosen draw.",
     )
     def drops(self, drawn: Draws) -> Finding:
-        return _has_dropped(drawn, "train_loss", 0.1 * _SLOW, to=1e-3)
+        return has_dropped(drawn, "train_loss", 0.1 * _SLOW, to=1e-3)
 
     @control(drops, "the test loss of the same runs")
     def does_not_generalise_so(self, drawn: Draws) -> Finding:
-        return _has_dropped(drawn, "test_loss", 0.1 * _SLOW, to=1e-3)
+        return has_dropped(drawn, "test_loss", 0.1 * _SLOW, to=1e-3)
 
     @control(drops, "at t = t₂/10")
     def has_not_dropped(self, drawn: Draws) -> Finding:
-        return _has_dropped(drawn, "train_loss", 0.1 * _T2, to=1e-3)
+        return has_dropped(drawn, "train_loss", 0.1 * _T2, to=1e-3)
 
     @claim(
         "by t₂ = 1 the training loss is nearly zero: 1 % of that of the function 0, a relative error of 10 %",
         says="By t₂ = 1, the training loss has dropped to nearly zero",
-        changed="It was 10⁻³ of the loss at the start, on one chosen draw of seeds to 44.",
+        changed="It was 10⁻³ of the loss at the start, on one chosen draw.",
+        fails={
+            "paper": "0.038 of the loss of the function 0 is left on the median draw of 40, and 1 % and less on ten. "
+            "The median draw gets there at t = 2.5, the last at t = 236",
+            "quick": "0.027 of the loss of the function 0 is left on the median draw of eight, and 1 % and less on "
+            "three. The median draw gets there at t = 1.9, the last at t = 18",
+        },
     )
     def fits(self, drawn: Draws) -> Finding:
-        return _has_dropped(drawn, "train_loss", _T2, to=0.01)
+        return has_dropped(drawn, "train_loss", _T2, to=0.01)
 
     @passing(fits, "at t = 0.1/λ")
     def fits_later(self, drawn: Draws) -> Finding:
-        return _has_dropped(drawn, "train_loss", 0.1 * _SLOW, to=0.01)
+        return has_dropped(drawn, "train_loss", 0.1 * _SLOW, to=0.01)
 
     @claim(
         "at t₂ the function is the one that the flow without weight decay has then, to 5 %, on every draw",
         says="In a first phase, the weights follow the unregularised gradient flow (§1; Prop. 1)",
     )
     def follows_the_free(self, drawn: Draws, undecayed: Draws) -> Finding:
-        return _beside(drawn, undecayed, _T2)
+        return beside(drawn, undecayed, _T2)
 
     @control(follows_the_free, "at t = 1/λ")
     def does_not_for_long(self, drawn: Draws, undecayed: Draws) -> Finding:
-        return _beside(drawn, undecayed, _SLOW)
+        return beside(drawn, undecayed, _SLOW)
 
     @claim(
         "by t₂ = 1 the function is the end of the flow without weight decay, to 5 %",
         says="By t₂ = 1 the iterates closely approximate the solution that would be obtained by unregularised gradient "
         "flow",
         changed="It was nine tenths of the way from the start, which is many times larger than the solution, on one "
-        "chosen draw of seeds to 44. It is 5 % of the solution since, as for Fig. 4, of which the paper says the same.",
+        "chosen draw. It is 5 % of the solution since, as for Fig. 4, of which the paper says the same.",
+        fails={
+            "paper": "16 % away on the median draw of 40, and 5 % and less on three. It is at t = 18 on 21 draws, and "
+            "at some time on 25; at t = 100 on five, and without weight decay on 34",
+            "quick": "23 % away on the median draw of eight, and 5 % and less on one. It is at t = 10 on three, and at "
+            "some time on four; at t = 100 on one, and without weight decay on six",
+        },
     )
     def near_the_free(self, drawn: Draws, undecayed: Draws) -> Finding:
-        return _at_the_end_of(undecayed, drawn, _T2)
+        return at_the_end_of(undecayed, drawn, _T2)
 
     @passing(near_the_free, "the flow without weight decay at t = 1/λ")
     def near_later(self, undecayed: Draws) -> Finding:
-        return _at_the_end_of(undecayed, undecayed, _SLOW)
+        return at_the_end_of(undecayed, undecayed, _SLOW)
 
     # ---------------------------------------------------------------------------------------------- the slow phase
 
     @claim(
         "half of the draws and more grok: test error is high for ten times as long as the fit takes, then improves",
         says="the test loss remains high for an extended period before eventually improving; no share of draws",
-        changed="It was the verdict on one draw, chosen by its ends among seeds to 44, of which three of five grok at "
-        "quick scale. It is the share of all draws since, of seeds from 200 on.",
+        changed="It was the verdict on one draw, chosen by its ends. It is the share of all draws since: 16 of 20 of "
+        "200 to 219, which are fresh. It was three of five of 40 to 44, the draws at quick scale before.",
     )
-    def groks(self, drawn: Draws, undecayed: Draws, shown: int) -> Finding:
-        found = _grok(drawn)
-        still = [draw for draw in drawn.values() if not _groks(draw)]
-        wrong = sum(draw.error(draw.program.net) > 0.2 for draw in still)
-        right = sum(undecayed[seed].run.verdict.t_gen is not None for seed in drawn if not _groks(drawn[seed]))
+    def groks(self, drawn: Draws, shown: int) -> Finding:
+        found, others = _grok(drawn), [draw for draw in drawn.values() if not _groks(draw)]
+        wrong = sum(draw.error(draw.program.net) > 0.2 for draw in others)
+        kinds = ", ".join(f"{count} {kind}" for kind, count in Counter(d.run.verdict.kind for d in others).items())
         return Finding(
-            f"{found.measured}; of the {len(still)} others, the program itself is more than 20 % from the teacher on "
-            f"{wrong}, and {right} generalise without weight decay. In the picture, seed {shown}, chosen by its ends: "
-            f"{drawn[shown].run.verdict}",
+            f"{found.measured}; the others: {kinds or 'none'}; on {wrong} of them the program itself is more than 20 % "
+            f"from the teacher. In the picture, seed {shown}, chosen by its ends: {drawn[shown].run.verdict}",
             found.holds,
         )
 
@@ -212,7 +241,7 @@ class Fig3(Entry):
         says="around t = 1/λ the weight norms begin to decrease, to a much lower ℓ₂-norm; the test loss improves then",
         changed="On seeds 0 to 9 the test error was to be half-way, from t = 0.01/λ on, when the norm is. On the draw "
         "that was shown it was at t = 142 (paper scale), for the fast phase is not over at 0.01/λ. It is t_gen since, "
-        "and on all draws of seeds from 200 on in place of a chosen one.",
+        "and on all draws that grok in place of a chosen one.",
     )
     def norm_falls(self, drawn: Draws) -> Finding:
         return _coincides(drawn, "t_gen")
@@ -230,26 +259,26 @@ class Fig3(Entry):
         says="solutions of low norm are believed to have a small number of kinks, as observed (far right plot)",
     )
     def few_kinks(self, drawn: Draws) -> Finding:
-        return _few(drawn, np.inf)
+        return few(drawn, _T2, np.inf)
 
     @control(few_kinks, "the draws at t = 1/λ")
     def not_yet_few(self, drawn: Draws) -> Finding:
-        return _few(drawn, _SLOW)
+        return few(drawn, _T2, _SLOW)
 
     @control(few_kinks, "the same draws without weight decay")
     def never_few(self, undecayed: Draws) -> Finding:
-        return _few(undecayed, np.inf)
+        return few(undecayed, _T2, np.inf)
 
     @claim(
         "kinks go in the slow phase, between t = 1/λ and 10/λ, on every draw",
         says="the few kinks come with the lower norm, after t = 1/λ; no time is given",
     )
     def kinks_go(self, drawn: Draws) -> Finding:
-        return _slowly(drawn)
+        return slowly(drawn, _T2, _SLOW)
 
     @control(kinks_go, "the same draws without weight decay")
     def kinks_stay(self, undecayed: Draws) -> Finding:
-        return _slowly(undecayed)
+        return slowly(undecayed, _T2, _SLOW)
 
     # ------------------------------------------------------------------------------------- the variational problem
 
@@ -259,51 +288,60 @@ class Fig3(Entry):
     )
     def ends_at_the_program(self, drawn: Draws) -> Finding:
         gap = max(1 - draw.program.bound / draw.program.value for draw in drawn.values())
-        found = _least([draw.excess(draw.end) for draw in drawn.values()])
+        found = least([draw.excess(draw.end) for draw in drawn.values()])
         return Finding(f"{found.measured}; the program's is within {gap:.1g} of a bound for any width", found.holds)
 
     @control(ends_at_the_program, "the draws at t = 1/λ")
     def not_yet_least(self, drawn: Draws) -> Finding:
-        return _least([draw.excess(draw.net(_SLOW)) for draw in drawn.values()])
+        return least([draw.excess(draw.net(_SLOW)) for draw in drawn.values()])
 
     @control(ends_at_the_program, "the ends without weight decay")
     def never_least(self, drawn: Draws, undecayed: Draws) -> Finding:
-        return _least([draw.excess(undecayed[seed].end) for seed, draw in drawn.items()])
+        return least([draw.excess(undecayed[seed].end) for seed, draw in drawn.items()])
 
     @claim(
         "the function at the end is the program's, on every draw",
         says="solutions of low norm minimise a weighted variation of the slope, which makes them sparse "
         "[Boursier and Flammarion 2023]",
+        fails={
+            "paper": "on one of 40 draws, seed 10, the function is 0.019 of max |f*| away at t₃ and still moves, with "
+            "one kink where the program has two, 0.15 apart; the objective is within 0.05 % of its least there"
+        },
     )
     def is_the_program(self, drawn: Draws) -> Finding:
-        return _same_function([(draw, draw.program.net) for draw in drawn.values()])
+        return same_function([(draw, draw.program.net) for draw in drawn.values()])
 
-    @passing(is_the_program, "draws whose function is at rest at the end")
-    def is_the_program_at_rest(self, drawn: Draws) -> Finding:
-        return self.is_the_program(_at_rest(drawn))
+    @passing(is_the_program, "draws whose objective is within 10⁻⁴ of its minimum at the end")
+    def is_the_programarrived(self, drawn: Draws) -> Finding:
+        return self.is_the_program(arrived(drawn))
 
     @control(is_the_program, "the program with ∫|f″| in place of ∫√(1+x²)|f″|, as if biases were not penalised")
     def is_not_unweighted(self, drawn: Draws) -> Finding:
-        return _same_function([(draw, draw.unweighted) for draw in drawn.values()])
+        return same_function([(draw, draw.unweighted) for draw in drawn.values()])
 
     @control(is_the_program, "the draws at t = 1/λ in place of the program's functions")
     def is_not_midway(self, drawn: Draws) -> Finding:
-        return _same_function([(draw, draw.net(_SLOW)) for draw in drawn.values()])
+        return same_function([(draw, draw.net(_SLOW)) for draw in drawn.values()])
 
     @claim(
         "its kinks are the program's, in number and place, on every draw",
         says="a small number of kinks, as observed in Figure 3 (far right plot); none is compared",
+        fails={
+            "paper": "on seed 10 there is one kink at t₃ where the program has two, 0.15 apart, and on seed 212 one at "
+            "1.931 for the program's at 1.986; the objectives are 0.02 % and 0.1 % above their least there. On the "
+            "other 38 draws they are"
+        },
     )
     def kinks_of_the_program(self, drawn: Draws) -> Finding:
-        return _same_kinks([(draw, draw.program.net) for draw in drawn.values()])
+        return same_kinks([(draw, draw.program.net) for draw in drawn.values()])
 
-    @passing(kinks_of_the_program, "draws whose function is at rest at the end")
-    def kinks_of_the_program_at_rest(self, drawn: Draws) -> Finding:
-        return self.kinks_of_the_program(_at_rest(drawn))
+    @passing(kinks_of_the_program, "draws whose objective is within 10⁻⁴ of its minimum at the end")
+    def kinks_of_the_programarrived(self, drawn: Draws) -> Finding:
+        return self.kinks_of_the_program(arrived(drawn))
 
     @control(kinks_of_the_program, "the program with ∫|f″| in place of ∫√(1+x²)|f″|")
     def not_of_the_unweighted(self, drawn: Draws) -> Finding:
-        return _same_kinks([(draw, draw.unweighted) for draw in drawn.values()])
+        return same_kinks([(draw, draw.unweighted) for draw in drawn.values()])
 
     # ------------------------------------------------------------------------------------------ gradient descent
 
@@ -321,11 +359,15 @@ class Fig3(Entry):
     @claim(
         "10⁶ iterations of a small step end beyond t₃ ≈ 10⁵",
         says="T = 10⁶ iterations and small step size; by t₃ ≈ 10⁵; t_k = γk (App. D.1)",
+        changed="Of the correction: it said that the slow phase is over by 10/λ, F + (λ/2)‖w‖² within 0.5 % of its "
+        "minimum on every draw. On seeds 40 to 44 that passed by little, 0.49 %, for on seed 40 a kink that the "
+        "program does not have was still to go. On fresh draws it does not: 0.72 % on seed 213, and 1.1 % on seed 230. "
+        "When it is over is reported since, and where 10⁶ steps end is held against it.",
     )
     def reaches_t3(self, printed: Sequence[af.Run], largest_steps: list[float]) -> Finding:
         fitting = sum(run.status == "finished" and float(run.curves["train_error"][-1]) < 0.5 for run in printed)
         return Finding(
-            f"γ = t₃/T = {_T3 / _ITERATIONS:g}, where 2/λ_max(∇²F) at the start is {_range(largest_steps)}: the "
+            f"γ = t₃/T = {_T3 / _ITERATIONS:g}, where 2/λ_max(∇²F) at the start is {span(largest_steps)}: the "
             f"training error gets below 0.5 on {fitting} of {len(printed)} draws, and "
             f"{sum(run.status == 'diverged' for run in printed)} diverge",
             fitting == len(printed),
@@ -336,22 +378,25 @@ class Fig3(Entry):
         "10⁶ steps that are stable at the start end before t = 10⁴ = 10/λ, on most draws with the slow phase not over",
         why="t₃ = γ·10⁶ means γ = 0.1, and ∇²F has eigenvalues of some hundreds at weights of variance 4. The text on "
         "Fig. 4 says t₃ ≈ 10⁵ in the same words, where λ is 10⁻⁴ and 10/λ = 10⁵.",
-        touches="?",
+        touches="The far right panel, if it is of the printed setting: 10⁶ steps of the largest stable size end at t = "
+        "1.7·10³ to 5.6·10³ over 40 draws, when the objective is 14 % above its least (median) and up to 32 kinks are "
+        "left. Kinks are half gone at 1.6·10³ to 3.2·10³, and the slow phase ends at 4.7·10³ to 1.2·10⁴. What the "
+        "panel is to show holds of the flow, run for longer.",
     )
     def ends_midway(self, largest_steps: list[float], drawn: Draws) -> Finding:
         """Not over: F + (λ/2)‖w‖² is more than 0.5 % above its minimum, on half of the draws and more."""
         ends = [step * _ITERATIONS for step in largest_steps]
         cut = [draw.excess(draw.net(end)) for draw, end in zip(drawn.values(), ends, strict=True)]
         kinks = [draw.count(end) for draw, end in zip(drawn.values(), ends, strict=True)]
-        words, most = on_most([one > _LEAST for one in cut], 0.5)
+        words, most = on_most([one > LEAST for one in cut], 0.5)
         over = [
-            first_step(draw.times, np.array([draw.excess(net) for net in draw.nets]), _LEAST) for draw in drawn.values()
+            first_step(draw.times, np.array([draw.excess(net) for net in draw.nets]), LEAST) for draw in drawn.values()
         ]
         return Finding(
-            f"10⁶ steps of 2/λ_max end at t = {_range(ends)}, with {_range(kinks)} kinks where there are "
-            f"{_range([int(draw.counts[-1]) for draw in drawn.values()])} at the end, and F + (λ/2)‖w‖² above its "
-            f"minimum by {np.median(cut):.2g} of it (median); by more than {_LEAST:.1%} {words}. The flow is within "
-            f"that from t = {_range(over)} on (median {np.median(over):.3g})",
+            f"10⁶ steps of 2/λ_max end at t = {span(ends)}, with {span(kinks)} kinks where there are "
+            f"{span([int(draw.counts[-1]) for draw in drawn.values()])} at the end, and F + (λ/2)‖w‖² above its "
+            f"minimum by {np.median(cut):.2g} of it (median); by more than {LEAST:.1%} {words}. The flow is within "
+            f"that from t = {span(over)} on (median {np.median(over):.3g})",
             max(ends) < 10 * _SLOW and most,
         )
 
@@ -378,52 +423,6 @@ def _descending(lr: float, until: float) -> dict[str, Any]:
         "observations": 40,
         "checkpoints": [_T2, until],
     }
-
-
-def _at_rest(draws: Draws) -> Draws:
-    """Draws whose function changed by less than a tenth of what it may differ by, 0.1 %, over the last half of time."""
-    return {seed: draw for seed, draw in draws.items() if draw.apart(draw.end, draw.net(draw.times[-1] / 2)) <= 1e-3}
-
-
-def _has_dropped(draws: Draws, loss: str, time: float, to: float) -> Finding:
-    """Whether a loss is at most so much of that of the function 0 at a time, on half of the draws and more."""
-    times = next(iter(draws.values())).run.curves["time"].values
-    curves = [draw.left(loss) for draw in draws.values()]
-    left = [float(curve[np.argmin(np.abs(times - time))]) for curve in curves]
-    since = [first_step(times, curve, to) for curve in curves]
-    words, most = on_most([one <= to for one in left], 0.5)
-    return Finding(
-        f"at t = {time:g}, {np.median(left):.2g} of the loss of the function 0 is left (median; {_range(left)}), at "
-        f"most {to:g} {words}; it is so from t = {_range(since)} on (median {np.median(since):.3g})",
-        most,
-    )
-
-
-def _beside(draws: Draws, others: Draws, time: float) -> Finding:
-    """Whether functions are the others' at a time, to 5 % in root mean square, on every draw."""
-    gaps = [draw.away(draw.net(time), others[seed].net(time)) for seed, draw in draws.items()]
-    return Finding(
-        f"relative distance at t = {time:g} {np.median(gaps):.2g} (median) and {max(gaps):.2g} (largest), over "
-        f"{len(gaps)} draws",
-        max(gaps) <= NEAR,
-    )
-
-
-def _at_the_end_of(goals: Draws, draws: Draws, time: float) -> Finding:
-    """Whether functions are the ends of other runs at a time, to 5 % in root mean square, on half of the draws."""
-    gaps = [draw.away(draw.net(time), goals[seed].end) for seed, draw in draws.items()]
-    words, most = on_most([gap <= NEAR for gap in gaps], 0.5)
-    near = []  # when the function is nearest, and how near
-    for seed, draw in draws.items():
-        along = np.array([draw.away(net, goals[seed].end) for net in draw.nets])
-        near.append((float(along.min()), float(draw.times[along.argmin()])))
-    nearest, times = zip(*near, strict=True)
-    return Finding(
-        f"relative distance at t = {time:g} {np.median(gaps):.2g} (median; {_range(gaps)}), within 5 % {words}; at its "
-        f"nearest {np.median(nearest):.2g} ({_range(nearest)}), at t = {np.median(times):.3g} ({_range(times)}), and "
-        f"then within 5 % on {sum(one <= NEAR for one in nearest)}",
-        most,
-    )
 
 
 def _groks(draw: Draw) -> bool:
@@ -458,76 +457,9 @@ def _coincides(draws: Draws, name: str) -> Finding:
     times = [getattr(draw.run.verdict, name) for draw in draws.values() if _groks(draw)]
     words, most = on_most([_about(t) for t in times], 0.5) if times else ("on none", False)
     return Finding(
-        f"‖w‖ falls to {_range(falls)} of what it is at t₂, half-way at t = {_range(halves)} for 1/λ = {_SLOW:g}; "
-        f"{name} of draws that grok is {_range(times or [np.inf])}, around 1/λ {words}",
+        f"‖w‖ falls to {span(falls)} of what it is at t₂, half-way at t = {span(halves)} for 1/λ = {_SLOW:g}; "
+        f"{name} of draws that grok is {span(times or [np.inf])}, around 1/λ {words}",
         all(map(_about, halves)) and most,
-    )
-
-
-def _few(draws: Draws, time: float) -> Finding:
-    """Whether there are more kinks than examples at t₂, and at most half as many as examples at a time."""
-    first = [draw.count(_T2) for draw in draws.values()]
-    last = [int(draw.counts[-1]) if time == np.inf else draw.count(time) for draw in draws.values()]
-    return Finding(
-        f"{_range(first)} kinks at t₂ and {_range(last)} later, over {len(first)} draws, for n = {_N} examples",
-        min(first) > _N and max(last) <= _N / 2,
-    )
-
-
-def _slowly(draws: Draws) -> Finding:
-    """Whether the number is half-way from that at t₂ to its last between t = 1/λ and 10/λ, and before all but there.
-
-    All but there: three quarters and more of the kinks at t₂ are still there at t = 0.1/λ.
-    """
-    halves = []
-    for draw in draws.values():
-        first, last = draw.count(_T2), draw.counts[-1]
-        below = draw.times[(draw.times >= _T2) & (draw.counts <= (first + last) / 2)]
-        halves.append(float(below[0]) if last <= first / 2 else float("inf"))
-    kept = [draw.count(0.1 * _SLOW) / draw.count(_T2) for draw in draws.values()]
-    return Finding(
-        f"of those at t₂, {_range(kept)} are there at t = {0.1 * _SLOW:g}; half-way at t = {_range(halves)}",
-        min(kept) >= 0.75 and min(halves) >= _SLOW and max(halves) <= 10 * _SLOW,
-    )
-
-
-def _least(excesses: Sequence[float]) -> Finding:
-    """Whether F + (λ/2)‖w‖² is its minimum on every draw."""
-    return Finding(
-        f"F + (λ/2)‖w‖² above its minimum by {np.median(excesses):.2g} of it (median) and {max(excesses):.2g} "
-        f"(largest), over {len(excesses)} draws",
-        max(excesses) <= _LEAST,
-    )
-
-
-def _same_function(pairs: Sequence[tuple[Draw, Net]]) -> Finding:
-    """Whether functions are those at the ends of runs, to 1 % of the teacher's largest value on [−2, 2]."""
-    gaps = [draw.apart(draw.end, net) for draw, net in pairs]
-    return Finding(
-        f"max |f − f_end| on [−2, 2] is {np.median(gaps):.2g} of max |f*| (median) and {max(gaps):.2g} (largest), "
-        f"at most 0.01 on {sum(gap <= 0.01 for gap in gaps)} of {len(gaps)} draws",
-        max(gaps) <= 0.01,
-    )
-
-
-def _same_kinks(pairs: Sequence[tuple[Draw, Net]]) -> Finding:
-    """Whether nets have the kinks of the ends of runs: one more or one less at most, and each close to one.
-
-    Kinks just below and above the stated size make up the one. Those of twice that size and more are to be within
-    0.05, the width that is one kink, of a kink of half that size and more, and the other way round.
-    """
-    more, away = [], []
-    for draw, net in pairs:
-        ends = draw.end, net
-        count, wanted = (len(draw.kinks(end)) for end in ends)
-        more.append(abs(count - wanted))
-        for one, other in (ends, ends[::-1]):
-            places = np.array([kink.place for kink in draw.kinks(other, 0.5 * KINK)])
-            away += [float(np.min(np.abs(places - kink.place), initial=4.0)) for kink in draw.kinks(one, 2 * KINK)]
-    return Finding(
-        f"as many on {more.count(0)} of {len(more)} draws, and at most {max(more)} more or less; kinks at most "
-        f"{max(away, default=0):.2g} apart",
-        max(more) <= 1 and max(away, default=0) <= 0.05,
     )
 
 
@@ -543,12 +475,6 @@ def _follows(descent: af.Run, draw: Draw) -> Finding:
         f"and {gaps[1]:.2g} at t = {end:.3g}",
         max(gaps) <= NEAR,
     )
-
-
-def _range(values: Sequence[float]) -> str:
-    """From the least to the largest, in the digits that matter."""
-    low, high = min(values), max(values)
-    return f"{low:.3g}" if low == high else f"{low:.3g} to {high:.3g}"
 
 
 def _show_losses(ax: Axes, run: af.Run) -> None:

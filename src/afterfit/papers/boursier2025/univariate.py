@@ -1,34 +1,14 @@
-"""Two-layer ReLU nets of one variable: their kinks, and the convex programs whose solutions penalised nets are.
-
-And draws of Fig. 3: a run of such a net, with its function, its kinks and its program.
-"""
+"""Two-layer ReLU nets of one variable: their kinks, and the convex programs whose solutions penalised nets are."""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
 import afterfit as af
-from afterfit.papers._measure import relative_distance, slope_variation
 
-__all__ = [
-    "KINK",
-    "Draw",
-    "Draws",
-    "Kink",
-    "Net",
-    "Program",
-    "kinks",
-    "net_of",
-    "penalised",
-    "penalised_slopes",
-    "sharpness",
-]
-
-KINK = 0.02  # a change of slope is a kink from this share of ∫|f*″| on, that of the teacher's slope
+__all__ = ["Kink", "Net", "Program", "kinks", "net_of", "penalised", "penalised_slopes", "sharpness"]
 
 
 class Net(NamedTuple):
@@ -153,75 +133,3 @@ def sharpness(net: Net, x: np.ndarray, y: np.ndarray) -> float:
     curved[u, v] = curved[v, u] = (misfit * x) @ active
     curved[u, b] = curved[b, u] = misfit @ active
     return float(np.linalg.eigvalsh((jacobian.T @ jacobian + curved) / len(x))[-1])
-
-
-class Draw:
-    """A run of Fig. 3 and what its net is held against: the teacher f*, the examples, the penalised program."""
-
-    def __init__(self, run: af.Run):
-        self.run = run
-        self.x, self.y = run.data.inputs[:, 0], run.data.targets
-        self.grid, self.teacher = run.data.test_inputs[:, 0], run.data.test_targets  # an even grid of [−2, 2]
-        self.decay: float = run.spec["penalty"]["strength"]
-        self.times = run.checkpoints.times
-        self.nets = [net_of(params) for params in run.checkpoints]
-
-    @classmethod
-    def each(cls, runs: Mapping[int, af.Run]) -> dict[int, Draw]:
-        return {seed: cls(run) for seed, run in runs.items()}
-
-    @functools.cached_property
-    def program(self) -> Program:
-        """The penalised variational problem."""
-        return penalised(self.x, self.y, self.decay)
-
-    @functools.cached_property
-    def unweighted(self) -> Net:
-        """The solution as if biases were not penalised."""
-        return penalised_slopes(self.x, self.y, self.decay)
-
-    @property
-    def end(self) -> Net:
-        return net_of(self.run.params)
-
-    def net(self, time: float) -> Net:
-        """That kept nearest to a time on a log axis."""
-        return net_of(self.run.checkpoints.near(time))
-
-    def left(self, loss: str) -> np.ndarray:
-        """`train_loss` or `test_loss` along the run, of what it is for the function 0."""
-        targets = self.y if loss == "train_loss" else self.teacher
-        return self.run.curves[loss].values / (np.mean(targets**2) / 2)
-
-    def error(self, net: Net) -> float:
-        """The relative distance from the teacher in root mean square, as `test_error` is."""
-        return relative_distance(net(self.grid), self.teacher)
-
-    def away(self, net: Net, goal: Net) -> float:
-        """The relative distance of a function from another, likewise."""
-        return relative_distance(net(self.grid), goal(self.grid))
-
-    def apart(self, one: Net, other: Net) -> float:
-        """max |f − g| on [−2, 2], of max |f*|."""
-        return float(np.max(np.abs(one(self.grid) - other(self.grid))) / np.max(np.abs(self.teacher)))
-
-    def excess(self, net: Net) -> float:
-        """By how much F + (λ/2)‖w‖² of a net is above the least value, relative to that."""
-        value = np.mean((net(self.x) - self.y) ** 2) / 2 + self.decay / 2 * net.squared_norm
-        return float(value / self.program.value - 1)
-
-    def kinks(self, net: Net, share: float = KINK) -> list[Kink]:
-        """Those of a net, as large as is stated for this teacher."""
-        return kinks(net, share * slope_variation(self.grid, self.teacher))
-
-    @functools.cached_property
-    def counts(self) -> np.ndarray:
-        """The number of kinks at the times kept."""
-        return np.array([len(self.kinks(net)) for net in self.nets])
-
-    def count(self, time: float) -> int:
-        """At the time kept that is nearest on a log axis."""
-        return int(self.counts[1:][np.argmin(np.abs(np.log(self.times[1:] / time)))])
-
-
-Draws = Mapping[int, Draw]  # by seed
