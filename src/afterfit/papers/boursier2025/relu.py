@@ -120,7 +120,7 @@ def has_dropped(draws: Draws, loss: str, time: float, to: float) -> Finding:
     words, most = on_most([one <= to for one in left], 0.5)
     return Finding(
         f"at t = {time:g}, {np.median(left):.2g} of the loss of the function 0 is left (median; {span(left)}), at "
-        f"most {to:g} {words}; it is so from t = {span(since)} on (median {np.median(since):.3g})",
+        f"most {to:g} {words}; first at t = {span(since)} (median {np.median(since):.3g})",
         most,
     )
 
