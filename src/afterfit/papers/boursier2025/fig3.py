@@ -227,8 +227,9 @@ class Fig3(Entry):
         wrong = sum(draw.error(draw.program.net) > 0.2 for draw in others)
         kinds = ", ".join(f"{count} {kind}" for kind, count in Counter(d.run.verdict.kind for d in others).items())
         return Finding(
-            f"{found.measured}; the others by verdict: {kinds or 'none'}; on {wrong} of them the program itself is more than 20 % "
-            f"from the teacher. In the picture, seed {shown}, chosen by its ends: {drawn[shown].run.verdict}",
+            f"{found.measured}; the others by verdict: {kinds or 'none'}; on {wrong} of them the program itself is "
+            f"more than 20 % from the teacher. In the picture, seed {shown}, chosen by its ends: "
+            f"{drawn[shown].run.verdict}",
             found.holds,
         )
 

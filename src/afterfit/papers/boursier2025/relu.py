@@ -144,8 +144,8 @@ def at_the_end_of(goals: Draws, draws: Draws, time: float) -> Finding:
     when = next(iter(draws.values())).times[int(near.argmax())]
     return Finding(
         f"relative distance at t = {time:g} {np.median(gaps):.2g} (median; {span(gaps)}), within 5 % {words}; at its "
-        f"nearest {np.median(along.min(axis=1)):.2g} (median), within 5 % on {np.sum(along.min(axis=1) <= NEAR)} at some time, and "
-        f"on the most at once, {near.max()}, at t = {when:.3g}",
+        f"nearest {np.median(along.min(axis=1)):.2g} (median), within 5 % on {np.sum(along.min(axis=1) <= NEAR)} at "
+        f"some time, and on the most at once, {near.max()}, at t = {when:.3g}",
         most,
     )
 
