@@ -7,6 +7,7 @@ import pytest
 
 from afterfit import papers
 from afterfit.papers._measure import slope_variation
+from afterfit.papers.boursier2025.relu import Draw, arrived
 from afterfit.papers.boursier2025.univariate import (
     Net,
     kinks,
@@ -28,7 +29,9 @@ def test_paper_scale_is_the_ledger_s_setting():
     data = experiments["descent"].draw()
     assert data.inputs.shape == (10, 1)
     assert np.all(np.abs(data.inputs) <= 2)
-    assert experiments["free"].to_dict()["penalty"]["strength"] == 0
+    free = [experiment for name, experiment in experiments.items() if name.startswith("free ")]
+    assert {experiment.to_dict()["penalty"]["strength"] for experiment in free} == {0}
+    assert len(free) == 40  # as many as draws: every claim is on all of them
 
 
 @pytest.fixture
@@ -50,6 +53,25 @@ def test_a_net_is_what_the_model_computes():
         outputs = run.experiment.model(jax.tree.map(jnp.asarray, run.params), jnp.asarray(x))
     np.testing.assert_allclose(net_of(run.params)(x[:, 0]), outputs, rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(np.sqrt(net_of(run.params).squared_norm), run.curves["norm_l2"][-1], rtol=1e-9)
+
+
+def test_a_draw_is_measured_as_its_run_was(monkeypatch):
+    """Losses, errors, kinks and the penalised loss of a draw, from what the run itself recorded."""
+    experiment = next(iter(papers.find("boursier2025/fig3").experiments("quick").values()))
+    run = papers.run_all({"short": experiment.set({"dynamics.until": 1.0, "checkpoints": [0.0, 0.1, 1.0]})}, "", False)
+    draw, curves = Draw(run["short"]), run["short"].curves
+    np.testing.assert_array_equal(draw.net(0.09).u, draw.nets[1].u)
+    assert draw.count(np.inf) == draw.count(1.0) == len(draw.kinks(draw.end))
+    np.testing.assert_allclose(np.sqrt(draw.left("train_loss")), curves["train_error"], rtol=1e-6)
+    np.testing.assert_allclose(np.sqrt(draw.left("test_loss")), curves["test_error"], rtol=1e-6)
+    assert draw.error(draw.end) == pytest.approx(float(curves["test_error"][-1]), rel=1e-6)
+    penalised_loss = float(curves["train_loss"][-1]) + 1e-3 / 2 * float(curves["norm_l2"][-1]) ** 2
+    assert (1 + draw.excess(draw.end)) * draw.program.value == pytest.approx(penalised_loss, rel=1e-6)
+    assert arrived({0: draw}) == {}  # t = 1 is long before the least
+    u, v, b = draw.program.net
+    balanced = Net(np.sign(u) * np.sqrt(np.abs(u)), v * np.sqrt(np.abs(u)), b * np.sqrt(np.abs(u)))
+    monkeypatch.setattr(Draw, "end", balanced)
+    assert list(arrived({0: draw})) == [0]
 
 
 def test_kinks_are_where_the_slope_of_the_function_jumps():
