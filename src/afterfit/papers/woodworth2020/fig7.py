@@ -9,11 +9,16 @@ import numpy as np
 
 import afterfit as af
 from afterfit.papers import Entry, Finding, claim, control, once, passing
-from afterfit.papers._measure import power_law, relative_distance, share, slope_variation
+from afterfit.papers._measure import power_law, slope_variation
 from afterfit.papers.woodworth2020 import PAPER
+from afterfit.papers.woodworth2020.drawn_points import Drawn, all_fit, least_on_draws, points, spline_on_draws
 from afterfit.papers.woodworth2020.univariate import (
+    CLOSE,
+    FITTED,
+    GRID,
     infinite_width_interpolant,
     infinite_width_kernel,
+    interpolation,
     least_variation,
     natural_cubic_spline,
     nearest_cubic_spline,
@@ -33,8 +38,7 @@ _T = TypeVar("_T")
 # The paper gives neither its points nor its α nor the relative scales of (b) and (c). These points turn up and down by
 # turns, so that the linear spline alone has the least ∫|f''|.
 _X, _Y = np.array([-1.0, -0.6, 0.0, 0.4, 1.0]), np.array([-0.7, -0.9, 0.2, -1.0, -0.4])
-_GRID = np.linspace(-1, 1, 401)  # the points are on it
-_SPLINE = np.interp(_GRID, _X, _Y)
+_SPLINE = np.interp(GRID, _X, _Y)
 _SCALES = (0.3, 3.0, 10.0, 30.0, 100.0, 1000.0)  # α√k: α = 0.003 to 10 at the paper's k = 10⁴
 _SMALLER, _SMALL, _LARGE = 0.3, 3.0, 1000.0  # small, but not too small for the nets to fit: see the last claim
 _STEPS = 20_000
@@ -46,9 +50,6 @@ _TELLING = (
     "An end had to be within 2 % of ‖spline‖ only, by which the kernel's interpolant of (c), at 1.5 % from the linear "
     "spline, cannot be told from it. Draws 30 to 34, and 30 and 31 at quick scale, are measured since."
 )
-_CLOSE = 0.02  # of ‖spline‖
-# The loss that counts as 0. Residuals e change ∫|f''| by at most Σ4|eₙ|/h with gaps h ≥ 0.2: by 0.005, of 3 or so.
-_FITTED = 1e-8
 _PANELS = {
     "a": "standard, $c=1$",
     "b": r"$c=(200/k)^{1/4}$",
@@ -108,7 +109,7 @@ class Fig7(Entry):
             narrow, repeats, k_others, draws = (200, 600), range(30, 33), 200, range(20, 26)
         nets = [Net(panel, k, s, seed) for s in scales for panel in _PANELS for seed in seeds]
         narrower = [Net(panel, k, _LARGE, seed) for k in narrow for panel in _PANELS for seed in repeats]
-        task, tasks = interpolation(_X, _Y), {draw: interpolation(*other_data(draw)) for draw in draws}
+        task, tasks = interpolation(_X, _Y), {draw: interpolation(*points(draw)) for draw in draws}
         return {
             "nets": {net: _descent(net, task, _STEPS) for net in nets},
             "narrower": {net: _descent(net, task, _STEPS) for net in narrower},
@@ -145,8 +146,8 @@ class Fig7(Entry):
         return {net: end for net, end in ends.items() if net.scale >= _SMALL}
 
     @once
-    def drawn(self, others: Mapping[int, af.Run]) -> list[_Drawn]:
-        return [_Drawn.of(run) for run in others.values()]
+    def drawn(self, others: Mapping[int, af.Run]) -> list[Drawn]:
+        return [Drawn.of(run) for run in others.values()]
 
     @claim(
         "large α: a net ends where its own tangent kernel at the start does",
@@ -285,28 +286,28 @@ class Fig7(Entry):
         "1.3·10⁻⁴ was counted, with 0.981 times the least. Draws that do not fit count against it since, on draws 20 "
         "to 29 with k = 10⁴ and 20 to 25 with k = 200.",
     )
-    def varies_least_elsewhere(self, drawn: list[_Drawn]) -> Finding:
-        return _least_on_draws(drawn)
+    def varies_least_elsewhere(self, drawn: list[Drawn]) -> Finding:
+        return least_on_draws(drawn)
 
     @control(varies_least_elsewhere, "the closed-form interpolants of the kernel on the same data")
-    def kernels_vary_more(self, drawn: list[_Drawn]) -> Finding:
-        return _least_on_draws([one.by_kernel() for one in drawn])
+    def kernels_vary_more(self, drawn: list[Drawn]) -> Finding:
+        return least_on_draws([one.by_kernel() for one in drawn])
 
     @control(varies_least_elsewhere, "linear splines through 0.99 of each y: within 2 % of the least, and not fitted")
-    def must_fit(self, drawn: list[_Drawn]) -> Finding:
-        return _least_on_draws([one.shrunk(0.99) for one in drawn])
+    def must_fit(self, drawn: list[Drawn]) -> Finding:
+        return least_on_draws([one.shrunk(0.99) for one in drawn])
 
     @claim(
         "small α on draws of the data: the linear spline through the points",
         says="a linear spline interpolation",
         fails="TO BE MEASURED",
     )
-    def spline_elsewhere(self, drawn: list[_Drawn]) -> Finding:
-        return _spline_on_draws(drawn)
+    def spline_elsewhere(self, drawn: list[Drawn]) -> Finding:
+        return spline_on_draws(drawn)
 
     @passing(spline_elsewhere, "the linear splines themselves")
-    def splines_themselves(self, drawn: list[_Drawn]) -> Finding:
-        return _spline_on_draws([one.shrunk(1.0) for one in drawn])
+    def splines_themselves(self, drawn: list[Drawn]) -> Finding:
+        return spline_on_draws([one.shrunk(1.0) for one in drawn])
 
     @claim(
         "α → 0 at fixed width: the nets still fit, the points of the figure and draws of the data",
@@ -314,12 +315,12 @@ class Fig7(Entry):
         fails="TO BE MEASURED",
     )
     def fits_from_any_start(self, nets: Mapping[Net, af.Run], smaller: Mapping[int, af.Run]) -> Finding:
-        on_points = [_Drawn.of(run) for net, run in nets.items() if net.scale == _SMALLER]
-        return _all_fit(on_points, [_Drawn.of(run) for run in smaller.values()])
+        on_points = [Drawn.of(run) for net, run in nets.items() if net.scale == _SMALLER]
+        return all_fit(on_points, [Drawn.of(run) for run in smaller.values()])
 
     @passing(fits_from_any_start, "the nets of the figure from small α")
     def fits_from_small_starts(self, nets: Mapping[Net, af.Run]) -> Finding:
-        return _all_fit([_Drawn.of(run) for net, run in nets.items() if net.scale == _SMALL], [])
+        return all_fit([Drawn.of(run) for net, run in nets.items() if net.scale == _SMALL], [])
 
 
 class _End(NamedTuple):
@@ -333,8 +334,8 @@ class _End(NamedTuple):
     @classmethod
     def of(cls, net: Net, run: af.Run) -> _End:
         start = af.theory.posed(run.experiment).initial
-        loss, f = float(run.curves["train_loss"][-1]), outputs(run.params, _GRID)
-        return cls(net, loss, f, tangent_interpolant(start, _X, _Y, _GRID))
+        loss, f = float(run.curves["train_loss"][-1]), outputs(run.params, GRID)
+        return cls(net, loss, f, tangent_interpolant(start, _X, _Y, GRID))
 
     @property
     def from_tangent(self) -> float:
@@ -350,63 +351,6 @@ class _End(NamedTuple):
 
 
 _Ends = Mapping[Net, _End]
-
-
-class _Drawn(NamedTuple):
-    """Where a net has ended on a draw of the data."""
-
-    x: np.ndarray
-    y: np.ndarray
-    f: np.ndarray  # on the grid
-    loss: float
-    before: float  # the loss at half the time
-
-    @classmethod
-    def of(cls, run: af.Run) -> _Drawn:
-        curves = run.curves
-        before = np.interp(curves["time"][-1] / 2, curves["time"], curves["train_loss"])
-        x = run.data.inputs[:, 0]
-        return cls(x, run.data.targets, outputs(run.params, _GRID), float(curves["train_loss"][-1]), float(before))
-
-    def shrunk(self, factor: float) -> _Drawn:
-        """The linear spline through the points with y times the factor."""
-        loss = float(np.sum(((1 - factor) * self.y) ** 2))
-        return self._replace(f=np.interp(_GRID, self.x, factor * self.y), loss=loss)
-
-    def by_kernel(self) -> _Drawn:
-        return self._replace(f=infinite_width_interpolant(self.x, self.y, _GRID, 10_000, 1.0, 1.0), loss=0.0)
-
-    @property
-    def fits(self) -> bool:
-        return self.loss <= _FITTED
-
-    @property
-    def variation(self) -> float:
-        """∫|f''| over the least."""
-        return slope_variation(_GRID, self.f) / least_variation(self.x, self.y)
-
-    @property
-    def from_spline(self) -> float:
-        return relative_distance(self.f, np.interp(_GRID, self.x, self.y))
-
-    @property
-    def alternates(self) -> bool:
-        """Whether the points turn up and down by turns, so that the linear spline alone has the least ∫|f''|."""
-        turns = np.diff(np.diff(self.y) / np.diff(self.x))
-        return bool(np.all(turns[1:] * turns[:-1] < 0))
-
-
-def other_data(draw: int) -> tuple[np.ndarray, np.ndarray]:
-    """Five points near an even grid of [−1, 1] and its ends, with y ~ N(0, ¼)."""
-    rng = np.random.default_rng(draw)
-    x = np.linspace(-1, 1, 5)
-    x[1:-1] += rng.uniform(-0.15, 0.15, 3)
-    return x, 0.5 * rng.standard_normal(5)
-
-
-def interpolation(x: np.ndarray, y: np.ndarray) -> af.tasks.Interpolation:
-    """The points as a task."""
-    return af.tasks.Interpolation(tuple(x.tolist()), tuple(y.tolist()), n_test=len(_GRID))
 
 
 def _descent(net: Net, task: af.tasks.Interpolation, steps: int) -> af.Experiment:
@@ -432,7 +376,7 @@ def _at(ends: _Ends, scale: float, panels: str = "abc") -> dict[Net, _End]:
 
 def _kernel(net: Net, c: float | None = None) -> np.ndarray:
     """The closed-form kernel's interpolant on the grid, for a net's own relative scale or another."""
-    return infinite_width_interpolant(_X, _Y, _GRID, net.k, net.alpha, net.c if c is None else c)
+    return infinite_width_interpolant(_X, _Y, GRID, net.k, net.alpha, net.c if c is None else c)
 
 
 def _distance(f: np.ndarray, goal: np.ndarray) -> float:
@@ -459,7 +403,7 @@ def _ends_at(goal: str, ends: _Ends, limits: Callable[[_End], tuple[np.ndarray, 
         f"{len(next(iter(gaps.values())))} draws: "
         + ", ".join(f"{gap:.2g} and {way:.2g} ({panel})" for panel, (gap, way) in most.items())
         + f"; loss at most {loss:.1g}",
-        all(gap <= _CLOSE and way <= 0.25 for gap, way in most.values()) and loss <= _FITTED,
+        all(gap <= CLOSE and way <= 0.25 for gap, way in most.values()) and loss <= FITTED,
     )
 
 
@@ -521,7 +465,7 @@ def _another_cubic(ends: _Ends, panel: str) -> Finding:
     return Finding(
         f"{like.measured}; {min(apart):.2g} to {max(apart):.2g} from (a). In closed form so for c from {low:.3g} to "
         f"{high:.3g}, from {natural:.3g} for the natural cubic spline; here c={net.c:.3g}",
-        like.holds and min(apart) > _CLOSE and natural < net.c < high,
+        like.holds and min(apart) > CLOSE and natural < net.c < high,
     )
 
 
@@ -540,23 +484,23 @@ def _other_cubics(k: int) -> tuple[float, float, float]:
     return (
         root(lambda f: _distance(f, _nearest_cubic(f)) - _distance(f, _SPLINE)),
         root(lambda f: _distance(f, _cubic()) - _distance(f, _SPLINE)),
-        root(lambda f: _distance(f, _kernel(wide)) - _CLOSE),
+        root(lambda f: _distance(f, _kernel(wide)) - CLOSE),
     )
 
 
 def _cubic() -> np.ndarray:
-    return natural_cubic_spline(_X, _Y, _GRID)
+    return natural_cubic_spline(_X, _Y, GRID)
 
 
 def _nearest_cubic(f: np.ndarray) -> np.ndarray:
-    return nearest_cubic_spline(_X, _Y, _GRID, f)
+    return nearest_cubic_spline(_X, _Y, GRID, f)
 
 
 def _all_the_same(ends: _Ends) -> Finding:
     """Whether no two functions differ by more than 2 %, of all panels and draws."""
     fs = [end.f for end in ends.values()]
     apart = max(_distance(f, g) for f in fs for g in fs)
-    return Finding(f"{len(fs)} starts w₀: no two functions are more than {apart:.2g} apart", apart <= _CLOSE)
+    return Finding(f"{len(fs)} starts w₀: no two functions are more than {apart:.2g} apart", apart <= CLOSE)
 
 
 def _by_alpha(ends: _Ends, measure: Callable[[_End], float]) -> dict[str, np.ndarray]:
@@ -587,59 +531,21 @@ def _goes_over(ends: _Ends) -> Finding:
 
 def _rises(of: np.ndarray) -> bool:
     """Whether no row steps back by more than 2 %, and each rises by more than that between its ends."""
-    return bool(np.all(np.diff(of) >= -_CLOSE) and np.all(of[:, -1] - of[:, 0] > _CLOSE))
+    return bool(np.all(np.diff(of) >= -CLOSE) and np.all(of[:, -1] - of[:, 0] > CLOSE))
 
 
 def _varies_least(ends: _Ends) -> Finding:
     """Whether all nets fit, and ∫|f''| over the least rises with α in every panel and draw, from 1 to 2 %."""
     least, loss = least_variation(_X, _Y), max(end.loss for end in ends.values())
-    ratios = _by_alpha(ends, lambda end: slope_variation(_GRID, end.f) / least)
+    ratios = _by_alpha(ends, lambda end: slope_variation(GRID, end.f) / least)
     return Finding(
         f"loss at most {loss:.1g}; ∫|f''| over the least by rising α, means over draws: "
         + "; ".join(f"({panel}) {_means(of)}" for panel, of in ratios.items()),
-        loss <= _FITTED
+        loss <= FITTED
         and all(
-            np.all(np.diff(of) >= -_CLOSE) and np.all(np.abs(of[:, 0] - 1) <= _CLOSE) and np.all(of[:, -1] > 1.1)
+            np.all(np.diff(of) >= -CLOSE) and np.all(np.abs(of[:, 0] - 1) <= CLOSE) and np.all(of[:, -1] > 1.1)
             for of in ratios.values()
         ),
-    )
-
-
-def _least_on_draws(drawn: Sequence[_Drawn]) -> Finding:
-    """Whether the net fits and ∫|f''| is within 2 % of the least in more than half of the draws."""
-    ratios = [one.variation for one in drawn if one.fits]
-    within = sum(abs(ratio - 1) <= _CLOSE for ratio in ratios)
-    seen = f", from {min(ratios):.4g} to {max(ratios):.4g} times the least in these" if ratios else ""
-    return Finding(
-        f"{len(ratios)} of {len(drawn)} draws are fitted{seen}; fitted and within 2 % of it in a share of "
-        f"{share(within, len(drawn))}",
-        within > len(drawn) / 2,
-    )
-
-
-def _spline_on_draws(drawn: Sequence[_Drawn]) -> Finding:
-    """Whether all nets fit and are at the linear spline to 2 %."""
-    at = {kind: [one.fits and one.from_spline <= _CLOSE for one in drawn if one.alternates == kind] for kind in (0, 1)}
-    farthest = max((one.from_spline for one in drawn if one.fits and not one.alternates), default=0.0)
-    return Finding(
-        f"fitted and at the linear spline to 2 % are {sum(at[1])} of {len(at[1])} draws whose points turn up and down "
-        f"by turns and {sum(at[0])} of {len(at[0])} others, of which the largest distance of one fitted is "
-        f"{farthest:.2g}",
-        all(at[0] + at[1]),
-    )
-
-
-def _all_fit(on_points: Sequence[_Drawn], on_draws: Sequence[_Drawn]) -> Finding:
-    """Whether every loss is below 10⁻⁴. One above rests if it fell by less than 1 % in the second half of the time."""
-    nets = [*on_points, *on_draws]
-    above = [one for one in nets if one.loss > 1e-4]
-    resting = [one.loss for one in above if one.loss > 0.99 * one.before]
-    groups = {"the points of the figure": on_points, "draws of the data": on_draws}
-    fitted = [f"{sum(one.loss <= 1e-4 for one in of)} of {len(of)} on {words}" for words, of in groups.items() if of]
-    return Finding(
-        f"nets that fit: {', '.join(fitted)}; {len(resting)} of the others rest"
-        + (f", at a loss of {min(resting):.2g} to {max(resting):.2g}" if resting else ""),
-        not above,
     )
 
 
@@ -652,13 +558,13 @@ def _first_draw(nets: Mapping[Net, _T], panel: str) -> dict[Net, _T]:
 def _show_functions(ax: Axes, panel: str, ends: _Ends) -> None:
     """The functions of the first draw by α, the linear spline, and the closed-form kernel's interpolant."""
     shown = _first_draw(ends, panel)
-    ax.plot(_GRID, _SPLINE, color="#E69F00", lw=6.0, alpha=0.5, label="linear spline")
+    ax.plot(GRID, _SPLINE, color="#E69F00", lw=6.0, alpha=0.5, label="linear spline")
     kernel = _kernel(next(reversed(shown)))
-    ax.plot(_GRID, kernel, color="#56B4E9", lw=6.0, alpha=0.6, label=r"kernel of infinite width, $\alpha\to\infty$")
-    ax.plot(_GRID, _nearest_cubic(kernel), color="#009E73", ls=":", lw=2.0, label="cubic spline nearest to it")
+    ax.plot(GRID, kernel, color="#56B4E9", lw=6.0, alpha=0.6, label=r"kernel of infinite width, $\alpha\to\infty$")
+    ax.plot(GRID, _nearest_cubic(kernel), color="#009E73", ls=":", lw=2.0, label="cubic spline nearest to it")
     for (net, end), grey in zip(shown.items(), np.linspace(0.75, 0.0, len(shown)), strict=True):
         dashes = "--" if net.scale > 10 else "-"
-        ax.plot(_GRID, end.f, color=str(grey), ls=dashes, lw=1.2, label=rf"$\alpha={net.alpha:.2g}$")
+        ax.plot(GRID, end.f, color=str(grey), ls=dashes, lw=1.2, label=rf"$\alpha={net.alpha:.2g}$")
     ax.plot(_X, _Y, "ko", ms=6, label="data")
     ax.set(xlabel="$x$", ylabel="$f(x)$", title=f"({panel}) {_PANELS[panel]}")
 
