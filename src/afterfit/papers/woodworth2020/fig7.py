@@ -222,9 +222,9 @@ class Fig7(Entry):
     @claim(
         "large α, the sizes of the layers exchanged (c): it resembles a cubic spline there, too",
         says="different cubic spline interpolations, where the exact form depends on the relative scaling",
-        fails="the first layer's part of the kernel, that of κ₀, has a kink at every point, and weighs more as c falls. "
+        fails="the first layer's part of the kernel, of κ₀, has a kink at every point, and counts more as c falls. "
         "At every width, the closed form's interpolant is nearer to the linear spline than to any cubic one where "
-        "kc⁴/2, the weight of the other part, is below 14.3, and than to the natural one below 44.8: c = 0.231 and "
+        "kc⁴/2, the factor of the other part, is below 14.3, and than to the natural one below 44.8: c = 0.231 and "
         "0.308 with k = 10⁴. That of (c) is at 0.14 from the nearest cubic spline and at 0.015 from the linear one, "
         "its nets at 0.13 and 0.038 in the mean. A larger c gives no other spline: from c = 0.439 on, all are within "
         "2 % of (a). The paper's words hold between, as in (b).",
@@ -321,8 +321,8 @@ class Fig7(Entry):
     @claim(
         "α → 0 at fixed width: the nets still fit, the points of the figure and draws of the data",
         says="the rich limit of α → 0",
-        fails="with k = 10⁴, 1 of 15 nets on the points of the figure, in (c), and 1 of 10 on draws of the data rest at "
-        "a loss above 0, of 0.21 and 0.042; 3 more on draws are above 10⁻⁴ and still falling. With k = 200, 2 of 6 "
+        fails="with k = 10⁴, 1 of 15 nets on the points of the figure, in (c), and 1 of 10 on draws of the data rest "
+        "at a loss above 0, of 0.21 and 0.042; 3 more on draws are above 10⁻⁴ and still falling. With k = 200, 2 of 6 "
         "rest, at 0.042 and 0.23. Of (c), 2 of 5 did on draws 10 to 14 of w₀. Units that start near 0 are known to "
         "turn to a few common directions before any has grown (early alignment), which may leave no kink where one is "
         "needed. α has to be small, and not too small for the width.",
