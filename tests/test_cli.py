@@ -596,15 +596,27 @@ def test_runs_are_kept_until_all_rows_are_measured(monkeypatch):
             ended.setdefault("second", []).append(again.ended)
             return Finding("2", False)
 
+    class Other(Tiny):
+        name = "other"
+
+        def runs(self, scale):
+            return {"weak": super().runs(scale)["weak"].set({"seed": 7})}
+
+        @claim("two does not", says="2 ≤ 1", fails="because 2 > 1")
+        def two(self, weak):
+            return Finding("2", False)
+
     def kept():
         return sorted(path.parent.name for path in Path("results").glob("ledger.runs/*/*/run.json"))
 
-    monkeypatch.setattr(papers, "entries", lambda: {First.id: First(), Second.id: Second()})
+    monkeypatch.setattr(papers, "entries", lambda: {each.id: each() for each in (First, Second, Other)})
     ids = sorted(experiment.id for experiment in First().experiments("quick").values())
     old = Path("results/ledger.runs/0123456789abcdef")
     old.mkdir(parents=True)
-    assert call("verify", "--quiet").exit_code == 1
+    assert call("verify", "--quiet", First.id, Second.id).exit_code == 1
     assert kept() == ids
+    assert call("verify", "--quiet", Other.id).exit_code == 0
+    assert kept() == ids, "what another command will go on from"
     assert not old.exists(), "runs of other code are of no use"
     monkeypatch.setattr(First, "broken", False)
     assert call("verify", "--quiet").exit_code == 0

@@ -11,7 +11,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
@@ -28,7 +28,7 @@ from afterfit._cli._app import (
 )
 
 if TYPE_CHECKING:
-    from afterfit._sweeps.store import Store
+    from afterfit._training.run import Run
     from afterfit.papers import Entry, Row
     from afterfit.papers._ledger import Ledger
 
@@ -120,7 +120,9 @@ def verify(
                 if json_file not in (None, "-"):
                     _write_json(Path(json_file), table.rows)
             if not errors and all(row.as_recorded for row in table.rows):
-                for id in store.ids():  # they have served; else they are of use to who looks into it
+                # They have served; else they are of use to who looks into it. Others are of a command that was stopped.
+                served = store.asked | {run.id for entry in entries for run in entry.experiments(scale).values()}
+                for id in served & set(store.ids()):
                     with contextlib.suppress(SpecError):  # another process has removed it
                         store.remove(id)
     finally:
@@ -132,12 +134,24 @@ def verify(
 
 
 @contextlib.contextmanager
-def _runs_kept(ledger: Path, fresh: bool) -> Iterator[Store]:
-    """A store for the runs, beside the ledger, where those of other code are removed; to be `fresh`, a new one."""
+def _runs_kept(ledger: Path, fresh: bool) -> Iterator[Any]:
+    """A store for the runs, beside the ledger, where those of other code are removed; to be `fresh`, a new one.
+
+    It knows which of its runs it was `asked` for.
+    """
     from afterfit._sweeps.store import Store
     from afterfit._training.experiment import is_id
     from afterfit.papers._entry import keeping
     from afterfit.papers._ledger import code_of_runs
+
+    class Asked(Store):
+        def __init__(self, url: Path):
+            super().__init__(url)
+            self.asked: set[str] = set()
+
+        def load(self, id: str) -> Run:
+            self.asked.add(id)
+            return super().load(id)
 
     with contextlib.ExitStack() as stack:
         if fresh:
@@ -147,7 +161,7 @@ def _runs_kept(ledger: Path, fresh: bool) -> Iterator[Store]:
             for other in folder.parent.glob("*"):
                 if other != folder and is_id(other.name):
                     shutil.rmtree(other, ignore_errors=True)
-        store = Store(folder)
+        store = Asked(folder)
         stack.enter_context(keeping(store))
         yield store
 
