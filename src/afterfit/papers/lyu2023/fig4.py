@@ -40,13 +40,14 @@ class _Size:
 # The paper does not say η. The authors' code (train_mod_add_nowd.py) has 0.01 and 10⁷ steps by default, and a constant
 # rate of 0.1 until log L = −5. Steps are stable below 2 over the largest curvature of log L, which on seed 1 of the
 # paper's net is 0.44 where the data are fitted, 2.1 at t = 10^3.6 and 131 at 10^426: these are longer, and end soon
-# after the fit. Tolerances and criteria were chosen on seed 1 of the paper's net, and seeds 0 and 1 of the small one.
-_SIZES = {"paper": _Size(1e3, 0.02, 2.0, 2350, (0,), far=(5, 6)), "quick": _Size(1e3, 0.2, 0.5, 2500, (3, 4))}
+# after the fit. The tolerance is that of Fig. 2a; at 0.02 half of the test examples are right at 10^488, and 76.3 % at
+# 10^1000. Tolerances and criteria were chosen on seed 1 of the paper's net, and seeds 0 and 1 of the small one.
+_SIZES = {"paper": _Size(1e3, 0.05, 2.0, 2350, (0,), far=(5, 6)), "quick": _Size(1e3, 0.2, 0.5, 2500, (3, 4))}
 _BEGINS = {"paper": 2, "quick": 1}  # test accuracy is still about 0 % at t = 10^(10²) (App. B.1), or 10^10
 _AT_POINTS = {
     "quick": "it goes from 0.73 to 0.87 and from 0.79 to 0.86: units gather at their kinks, where gradients are of "
     "one side",
-    "paper": "it goes from 0.82 to 0.96, as at quick scale",
+    "paper": "it goes from 0.79 to 0.97, as at quick scale",
 }
 _ENDS = 4  # and 100 % at t = 10^(10⁴)
 
@@ -550,8 +551,8 @@ def _draw_direction(ax: Axes, runs: Sequence[af.Run], directions: Sequence[_Dire
     for k, (run, of) in enumerate(zip(runs, directions, strict=True)):
         alpha, margins = 1.0 if k == 0 else 0.5, _margins(run)
         lines = [
-            (of.between, of.residual, {"color": "k", "lw": 2.0}, "KKT residual of R1"),
-            (of.at, of.residual_at, {"color": "0.5", "lw": 1.2, "ls": ":"}, "the same, gradients at single points"),
+            (of.between, of.residual, {"color": "k", "lw": 2.0}, "KKT residual of R1, gradients averaged"),
+            (of.at, of.residual_at, {"color": "0.5", "lw": 1.2, "ls": ":"}, "KKT residual of R1, gradients at points"),
             (_log10(run)[-len(margins) :], margins / margins[-1], af.plot.TRAIN, "normalised margin, over its last"),
         ]
         for x, y, look, words in lines:
