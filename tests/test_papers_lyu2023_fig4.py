@@ -76,3 +76,28 @@ def test_levels_are_reached_between_observations(small):
     assert times[k - 1] <= fig4._reached(small, 0.99) <= times[k]
     assert fig4._reached(small, 1.1) == np.inf
     assert fig4._accuracy(small, float(times[3])) == accuracy[3]
+
+
+def test_slackness_is_that_of_the_gradient_of_the_loss():
+    """Weights by finite differences of log L in the margins, of two classes and of three."""
+    rng = np.random.default_rng(5)
+    scores, labels = rng.normal(size=(6, 3)), rng.integers(0, 3, 6)
+
+    def log_loss(s):
+        return np.log(np.mean(np.log(np.sum(np.exp(s - s[np.arange(6), labels][:, None]), axis=1))))
+
+    step = 1e-6
+    slopes = []
+    for i in range(6):
+        up, down = scores.copy(), scores.copy()
+        up[i, labels[i]] += step
+        down[i, labels[i]] -= step
+        slopes.append((log_loss(down) - log_loss(up)) / (2 * step))
+    q = [s[y] - np.log(np.sum(np.exp(np.delete(s, y)))) for s, y in zip(scores, labels, strict=True)]
+    margin, slack = fig4._slack(scores, labels)
+    assert margin == pytest.approx(min(q))
+    # Steps of 10⁻⁶ leave some 10⁻⁹ of rounding.
+    assert slack == pytest.approx(np.average(np.array(q) - min(q), weights=slopes), rel=1e-6)
+    both = np.stack([scores[:, 0], np.zeros(6)], axis=1)
+    signs = np.where(labels == 0, 1, -1)
+    assert fig4._slack(scores[:, 0], signs) == pytest.approx(fig4._slack(both, np.where(labels == 0, 0, 1)))

@@ -431,14 +431,16 @@ def _directions(run: af.Run) -> _Direction:
 def _slack(outputs: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
     """The smallest margin q_min, and how far margins are above it in the mean, with weights νᵢ of the loss.
 
-    qᵢ = s_y − log Σ_{j≠y} e^{s_j}, for which the cross-entropy is log(1 + e^{−qᵢ}), and νᵢ its derivative.
+    qᵢ = s_y − log Σ_{j≠y} e^{s_j}, or ys for labels ±1: the loss is log(1 + e^{−qᵢ}), and νᵢ its derivative.
     """
     from scipy.special import log_expit, logsumexp, softmax
 
-    examples = np.arange(len(labels))
-    others = outputs.copy()
-    others[examples, labels] = -np.inf
-    q = outputs[examples, labels] - logsumexp(others, axis=1)
+    if outputs.ndim == 1:
+        q = labels * outputs
+    else:
+        examples, others = np.arange(len(labels)), outputs.copy()
+        others[examples, labels] = -np.inf
+        q = outputs[examples, labels] - logsumexp(others, axis=1)
     return float(q.min()), float(softmax(log_expit(-q)) @ (q - q.min()))
 
 
