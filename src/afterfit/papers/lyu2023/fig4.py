@@ -41,7 +41,8 @@ class _Size:
 # rate of 0.1 until log L = −5. Steps are stable below 2 over the largest curvature of log L, which on seed 1 of the
 # paper's net is 0.44 where the data are fitted, 2.1 at t = 10^3.6 and 131 at 10^426: these are longer, and end soon
 # after the fit. At 0.05, the tolerance of Fig. 2a, the flow is 0.11 off these steps in accuracy, and half of the test
-# examples are right at 10^506 where at 0.02 they are at 10^488. Tolerances and criteria were chosen on seed 1 of the paper's net, and seeds 0 and 1 of the small one.
+# examples are right at 10^506 where at 0.02 they are at 10^488. Tolerances and criteria were chosen on seed 1 of the
+# paper's net, and seeds 0 and 1 of the small one.
 _SIZES = {"paper": _Size(1e3, 0.02, 2.0, 2350, (0,), far=(5, 6)), "quick": _Size(1e3, 0.2, 0.5, 2500, (3, 4))}
 _BEGINS = {"paper": 2, "quick": 1}  # test accuracy is still about 0 % at t = 10^(10²) (App. B.1), or 10^10
 _AT_POINTS = {
