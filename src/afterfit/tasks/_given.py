@@ -280,7 +280,7 @@ class Images(Task):
         )
         require(
             self.loss_name in CLASS_LOSSES or len(chosen) == 2,
-            f"{self.loss_name} loss is for two classes, and here are {len(chosen)}: choose some, such as classes=(0, 1).",
+            f"{self.loss_name} loss is for two classes, and here are {len(chosen)}: choose some, say classes=(0, 1).",
         )
         of = "" if self.classes is None else f" of the classes {self.classes}"
         for name, count, there in (("n", self.n, available), ("n_test", self.n_test, available_test)):
