@@ -14,10 +14,12 @@ import pickle
 import shutil
 import struct
 import subprocess
+import sys
 import tarfile
 import threading
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 from hypothesis import given
@@ -435,6 +437,42 @@ def test_a_run_on_images_is_written_and_read_back(tmp_path, monkeypatch):
     assert af.load(tmp_path / "run").verdict_or_reason() == run.verdict_or_reason(), "curves need no images"
 
 
+def test_another_source_has_other_images(tmp_path, monkeypatch):
+    other = dataclasses.replace(SET, labels=SET.labels[::-1].copy())
+    write_idx(tmp_path / "one")
+    write_idx(tmp_path / "two", other)
+    monkeypatch.setenv(images.VARIABLE, str(tmp_path))
+    spec = experiment(af.tasks.Images("one", n=8))
+    changed = spec.set({"task.source": "two", "task.n": 7})
+    assert (changed.task.sha256, changed.task.n) == (other.sha256, 7)
+    assert changed.id != spec.id
+    assert spec.set({"task.source": str(tmp_path / "one")}).id == spec.id
+
+
+class OneFilter(af.models.Model):
+    """A convolution, the largest output of each filter, and no more."""
+
+    def parameters(self, signature):
+        channels, (classes,) = signature.inputs[-1], signature.outputs
+        return {"filters": af.models.Parameter((2, 2, channels, classes))}
+
+    def __call__(self, params, x):
+        numbers = ("NHWC", "HWIO", "NHWC")
+        maps = jax.lax.conv_general_dilated(x, params["filters"], (1, 1), "VALID", dimension_numbers=numbers)
+        return maps.max((1, 2))
+
+    @property
+    def degree(self):
+        return 1
+
+
+def test_a_convolution_is_shown_images_in_their_shape(tmp_path):
+    task = af.tasks.Images(write_idx(tmp_path), n=8, flat=False)
+    assert task.signature.inputs == (3, 4, 1)
+    run = af.train(task=task, model=OneFilter(), dynamics=DYNAMICS, init=af.inits.Gaussian(1.0), observations=3)
+    assert np.isfinite(run.curves["test_loss"].values).all()
+
+
 def test_of_two_copies_the_one_that_is_meant_is_taken(tmp_path, monkeypatch):
     other = dataclasses.replace(SET, labels=SET.labels[::-1].copy())
     write_idx(tmp_path / "one/small", other)
@@ -597,6 +635,22 @@ def test_fetching_goes_on_where_it_stopped(monkeypatch, mirror):
     (images.fetched("mnist") / last).write_bytes(b"spoiled since")
     assert call("data", "fetch", "mnist").exit_code == 0, "and what is not whole is fetched again"
     assert af.tasks.Images("mnist", n=8).sha256 == SET.sha256
+
+
+def test_how_far_a_download_is_can_be_seen(monkeypatch, mirror):
+    offered(monkeypatch, "mnist", mirror, "good")
+    shares = []
+    fetching.fetch("mnist", pytest.fail, shares.append)
+    assert shares.count(1.0) >= len(Mirror.content)
+    assert all(0 < share <= 1 for share in shares)
+
+
+def test_without_pooch_the_other_way_is_said(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pooch", None)
+    result = call("data", "fetch", "mnist")
+    assert result.exit_code == 2
+    assert "pip install 'afterfit[data]'" in result.output
+    assert "`afterfit data path DIR`" in result.output
 
 
 def test_the_batches_are_taken_out_of_their_archive(tmp_path, monkeypatch, mirror):

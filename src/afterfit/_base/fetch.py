@@ -20,6 +20,7 @@ from afterfit._base.progress import progress_bar
 
 __all__ = ["REMOTE", "Remote", "fetch"]
 
+_Show = bool | Callable[[float], None] | None  # of a bar, as `progress_bar` takes it
 _PATIENCE = 30  # seconds that a mirror may be silent
 
 
@@ -67,7 +68,7 @@ REMOTE = {
 assert tuple(REMOTE) == FETCHABLE
 
 
-def fetch(name: str, say: Callable[[str], None], show: bool | None = None) -> Path:
+def fetch(name: str, say: Callable[[str], None], show: _Show = None) -> Path:
     """Download a set, unless it is there, and return its folder. `say` is told of each mirror that failed.
 
     Started again it goes on: files that are there and whole are kept.
@@ -83,7 +84,7 @@ def fetch(name: str, say: Callable[[str], None], show: bool | None = None) -> Pa
     return folder
 
 
-def _retrieve(name: str, file: str, known: str, folder: Path, say: Callable[[str], None], show: bool | None) -> None:
+def _retrieve(name: str, file: str, known: str, folder: Path, say: Callable[[str], None], show: _Show) -> None:
     try:
         pooch: Any = importlib.import_module("pooch")
         requests: Any = importlib.import_module("requests")  # which Pooch needs, too
@@ -144,7 +145,7 @@ class _Bar:
 
 
 @contextlib.contextmanager
-def _bar(file: str, show: bool | None) -> Iterator[_Bar]:
+def _bar(file: str, show: _Show) -> Iterator[_Bar]:
     with progress_bar(file, show) as update:
         yield _Bar(update)
 

@@ -358,9 +358,9 @@ def sets_in(place: Path) -> Iterator[tuple[str, Path]]:
     for _ in range(3):
         below: list[Path] = []
         for folder in level:
-            if _holds(folder):
-                yield name_of(folder), folder
             with contextlib.suppress(OSError):  # not there, or not ours to read
+                if _holds(folder):
+                    yield name_of(folder), folder
                 entries = sorted(folder.iterdir())
                 yield from ((name_of(file), file) for file in entries if file.suffix == ".npz" and file.is_file())
                 below += [entry for entry in entries if entry.is_dir() and not entry.name.startswith(".")]

@@ -53,19 +53,18 @@ def list_(quiet: Quiet = False) -> None:
             say(f"{name}: not here. `afterfit data fetch {name}` downloads it.", file=sys.stderr)
 
 
-def _print_set(name: str, source: Path, shadowed: bool = False) -> bool:
-    """Say what a set is; or what is wrong with it, which is False."""
+def _print_set(name: str, source: Path, shadowed: bool = False) -> None:
+    """Say what a set is, or what is wrong with it."""
     from afterfit._base.images import PUBLISHED, in_short, read
 
     try:
         found = read(source)
-    except AfterfitError as error:
-        complain(f"{name}: {error}")
-        return False
+    except (AfterfitError, OSError) as error:  # one that cannot be read hides no other
+        complain(readable(f"{name}: {error}"))
+        return
     notes = " (not the published one)" if name in PUBLISHED and found.published != name else ""
     notes += f" (the {name} above is taken)" if shadowed else ""
     say(readable(f"{name}: {in_short(found)}, in {source}{notes}"))
-    return True
 
 
 @data.command("fetch")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import equinox as eqx
 import numpy as np
@@ -252,6 +252,10 @@ class Images(Task):
         if is_path(self.source):  # wherever it is read again
             object.__setattr__(self, "source", str(Path(self.source).expanduser().absolute()))
         self._read()
+
+    def replace(self, **changes: Any) -> Self:
+        """A copy with some fields changed; of another source, other images are meant."""
+        return super().replace(**({"sha256": ""} if "source" in changes else {}) | changes)
 
     def _read(self) -> ImageSet:
         """What is in the files, as they are now: they may have been replaced since this task was made."""
