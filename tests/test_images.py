@@ -437,6 +437,29 @@ def test_a_run_on_images_is_written_and_read_back(tmp_path, monkeypatch):
     assert af.load(tmp_path / "run").verdict_or_reason() == run.verdict_or_reason(), "curves need no images"
 
 
+def test_a_run_goes_on_where_its_images_are_elsewhere(tmp_path):
+    parts = {"model": MODEL, "init": INIT, "observations": 3}
+    task = af.tasks.Images(write_idx(tmp_path / "here"), n=8)
+    af.train(task=task, dynamics=DYNAMICS, **parts).save(tmp_path / "run")
+    (tmp_path / "here").rename(tmp_path / "there")
+    moved, longer = af.tasks.Images(tmp_path / "there", n=8), af.dynamics.Adam(1e-2, 10)
+    continued = af.train(task=moved, dynamics=longer, start=af.load(tmp_path / "run"), **parts)
+    whole = af.train(task=moved, dynamics=longer, **parts)
+    np.testing.assert_array_equal(continued.curves["test_loss"][-1], whole.curves["test_loss"][-1])
+    with pytest.raises(SpecError, match="goes on with its own task"):
+        af.train(task=moved.replace(n=7), dynamics=longer, start=af.load(tmp_path / "run"), **parts)
+
+
+def test_a_store_has_the_run_of_images_that_were_moved(tmp_path):
+    spec = experiment(af.tasks.Images(write_npz(tmp_path / "my.npz"), n=8))
+    over = {"dynamics.lr": [1e-3, 1e-2], "task.n": [8, 10]}
+    sweep = af.sweep(spec, over=over, store=tmp_path / "store").run()
+    assert sweep.dataset["final_test_accuracy"].size == 4
+    (tmp_path / "my.npz").rename(tmp_path / "moved.npz")
+    same = experiment(af.tasks.Images(tmp_path / "moved.npz", n=8)).set({"dynamics.lr": 1e-3})
+    assert same.id in af.Store(tmp_path / "store")
+
+
 def test_another_source_has_other_images(tmp_path, monkeypatch):
     other = dataclasses.replace(SET, labels=SET.labels[::-1].copy())
     write_idx(tmp_path / "one")

@@ -111,8 +111,12 @@ class Spec(Capable, eqx.Module):
 
     def identity(self) -> dict[str, Any]:
         """What an experiment is named by: this noun as plain data, but for where things are found."""
-        places = [field.name for field in dataclasses.fields(self) if "place" in field.metadata]
-        return {name: value for name, value in self.to_dict().items() if name not in places}
+        return {name: value for name, value in self.to_dict().items() if name not in self.places()}
+
+    @classmethod
+    def places(cls) -> tuple[str, ...]:
+        """The settings that say where something is found."""
+        return tuple(field.name for field in dataclasses.fields(cls) if "place" in field.metadata)
 
     def _settings(self, but: tuple[str, ...] = ()) -> dict[str, Any]:
         """Every field as plain data, `but` some."""
