@@ -17,7 +17,7 @@ install: $(DONE)
 $(DONE): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --editable ".[dask]" --group test
+	$(BIN)/python -m pip install --quiet --editable ".[dask,data]" --group test
 	touch $@
 
 lint: $(DONE)

@@ -62,6 +62,7 @@ EXAMPLES = {
     "docs/recipes.md": {"own_class": "grokking", "elastic": "grokking"},
     "docs/bring-your-own.md": {
         "own_data": "grokking",
+        "seen": "generalised with the fit",
         "own_model": "grokking",
         "observed": "grokking",
         "continued": "training collapsed",

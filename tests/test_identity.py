@@ -5,7 +5,6 @@ import functools
 import importlib
 import json
 import logging
-import os
 import subprocess
 import sys
 import threading
@@ -14,7 +13,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from test_tasks import mnist
 
 import afterfit as af
 from afterfit import Experiment, SpecError, Store
@@ -599,23 +597,6 @@ def test_an_array_in_a_noun_of_ones_own_is_held_and_told():
     assert with_penalty(noun).id == before
     others = [noun.shape.astype(np.int8), noun.shape.astype(float), noun.shape.reshape(2, 4), values]
     assert len({before, *(with_penalty(Shaped(0.1, other)).id for other in others)}) == 1 + len(others)
-
-
-def test_images_are_told_by_what_is_in_their_files(tmp_path):
-    folder = mnist(tmp_path)
-    task = af.tasks.Images(folder, n=8)
-    experiment = dataclasses.replace(EXPERIMENT, task=task)
-    before, spec = experiment.id, json.loads(str(experiment))
-    assert Experiment.from_dict(spec).id == before
-    path = tmp_path / "t10k-images-idx3-ubyte"
-    content, when = bytearray(path.read_bytes()), path.stat()
-    content[-1] ^= 1
-    path.write_bytes(content)
-    os.utime(path, ns=(when.st_atime_ns, when.st_mtime_ns))  # as a copy that keeps the times of the original
-    assert dataclasses.replace(EXPERIMENT, task=af.tasks.Images(folder, n=8)).id != before
-    for use in (experiment.draw, lambda: Experiment.from_dict(spec)):
-        with pytest.raises(SpecError, match="are no longer those that this task is about"):
-            use()
 
 
 # ---------------------------------------------------------------------------------------------------------- store

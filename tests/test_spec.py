@@ -228,7 +228,7 @@ def test_files_as_editors_and_jokers_leave_them(tmp_path):
         with contextlib.nullcontext() if not said else pytest.raises(SpecError, match=said):
             Experiment.from_toml(path)
     with pytest.raises(SpecError, match="UTF-8"):
-        EXPERIMENT.set({"task": {"kind": "Images", "folder": "a\udcff"}})
+        EXPERIMENT.set({"task": {"kind": "Images", "source": "a\udcff"}})
 
 
 def test_times_too_short_to_be_told_apart_are_refused():

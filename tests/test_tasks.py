@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import functools
-import gzip
 import itertools
-import struct
 from typing import Any
 
 import jax
@@ -33,7 +31,6 @@ from afterfit.tasks import (
     CirclePoints,
     Data,
     FourierRegression,
-    Images,
     Interpolation,
     MarginClassification,
     MatrixCompletion,
@@ -561,65 +558,6 @@ def test_risk_of_matrix_tasks():
 
 
 # Data that exist already.
-
-
-def write_idx(path, array, compress=False, keep=None):
-    content = struct.pack(f">BBBB{array.ndim}I", 0, 0, 8, array.ndim, *array.shape) + array.tobytes()
-    content = gzip.compress(content) if compress else content
-    path = path.with_name(path.name + ".gz") if compress else path
-    path.write_bytes(content[:keep])
-
-
-PIXELS = np.random.default_rng(0).integers(0, 256, (20, 3, 4), dtype=np.uint8)
-LABELS = np.arange(20, dtype=np.uint8) % 5
-
-
-def mnist(folder, compress=False, keep=None):
-    """The four files, 20 training images with labels 0-4 and 6 test images."""
-    arrays = {
-        "train-images-idx3-ubyte": PIXELS,
-        "train-labels-idx1-ubyte": LABELS,
-        "t10k-images-idx3-ubyte": PIXELS[:6],
-        "t10k-labels-idx1-ubyte": LABELS[:6],
-    }
-    for name, array in arrays.items():
-        write_idx(folder / name, array, compress, keep if name.startswith("train-images") else None)
-    return str(folder)
-
-
-@pytest.mark.parametrize("compress", [False, True], ids=["plain", "gzip"])
-def test_images_are_read_from_files(tmp_path, compress):
-    task = Images(mnist(tmp_path, compress), n=8)
-    data = draw(task)
-    assert task.signature.inputs == (12,)
-    assert task.signature.outputs == (5,)
-    np.testing.assert_array_equal(data.test_inputs, PIXELS[:6].reshape(6, 12) / 255)
-    np.testing.assert_array_equal(data.test_targets, LABELS[:6])
-    images = {tuple(image.ravel() / 255): label for image, label in zip(PIXELS, LABELS, strict=True)}
-    assert [images[tuple(x)] for x in data.inputs] == list(data.targets)
-    assert len({tuple(x) for x in data.inputs}) == 8, "drawn without replacement"
-    squared = draw(Images(str(tmp_path), n=8, loss_name="squared"))
-    np.testing.assert_array_equal(squared.inputs, data.inputs)
-    np.testing.assert_array_equal(squared.targets, np.eye(5)[data.targets])
-    np.testing.assert_array_equal(squared.test_targets, np.eye(5)[LABELS[:6]])
-
-
-@pytest.mark.parametrize("compress", [False, True], ids=["plain", "gzip"])
-@pytest.mark.parametrize("keep", [3, 10, 100])
-def test_a_file_cut_short_is_refused(tmp_path, compress, keep):
-    folder = mnist(tmp_path, compress, keep)
-    with pytest.raises(SpecError, match="train-images-idx3-ubyte"):
-        draw(Images(folder, n=8))
-
-
-def test_images_that_are_not_there_are_refused(tmp_path):
-    with pytest.raises(SpecError, match="has no train-images-idx3-ubyte"):
-        Images(str(tmp_path))
-    with pytest.raises(SpecError, match="20 training images, but n=21"):
-        Images(mnist(tmp_path), n=21)
-    (tmp_path / "train-images-idx3-ubyte").write_bytes(b"not an IDX file at all")
-    with pytest.raises(SpecError, match="not an IDX file"):
-        Images(str(tmp_path), n=2)
 
 
 def test_arrays_are_taken_as_they_are():

@@ -22,6 +22,7 @@ from afterfit._base.errors import Damaged
 
 __all__ = [
     "SUMS",
+    "array_from_npy",
     "arrays_from_npz",
     "arrays_to_npz",
     "check_sums",
@@ -131,7 +132,7 @@ def arrays_from_npz(content: bytes) -> Any:
             plain = all(e.compress_type == zipfile.ZIP_STORED and not e.flag_bits & 1 for e in entries)
             if not plain or sum(entry.file_size for entry in entries) > len(content):
                 raise ValueError("its arrays are larger than the file, or packed")
-            return _grow([(_place(entry.filename), _array_from_npy(archive.read(entry))) for entry in entries])
+            return _grow([(_place(entry.filename), array_from_npy(archive.read(entry))) for entry in entries])
     except (zipfile.BadZipFile, NotImplementedError, EOFError, struct.error, RecursionError) as error:
         # All of them zipfile's: NotImplementedError is what it says to kinds of packing that it does not know.
         raise ValueError(f"{type(error).__name__}: {error}") from error
@@ -146,7 +147,7 @@ def _place(name: str) -> list[str | int]:
     return place
 
 
-def _array_from_npy(content: bytes) -> np.ndarray:
+def array_from_npy(content: bytes) -> np.ndarray:
     """An array from NumPy's format, as long as it says."""
     file = io.BytesIO(content)
     readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}

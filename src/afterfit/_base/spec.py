@@ -28,7 +28,7 @@ from afterfit._base.definitions import Untold, digest, held
 from afterfit._base.errors import SpecError, nearest, require
 from afterfit._base.rules import register
 
-__all__ = ["DEFINING", "Capable", "Spec", "all_ours", "later", "plain_number"]
+__all__ = ["DEFINING", "Capable", "Spec", "all_ours", "later", "place", "plain_number"]
 
 DEFINING = ("kind", "code", "company", "meaning")  # what plain data say of a noun beside its settings
 
@@ -36,6 +36,11 @@ DEFINING = ("kind", "code", "company", "meaning")  # what plain data say of a no
 def later(default: Any) -> Any:
     """A setting that came after runs had names: it is said only where it is not `default`, so that they keep them."""
     return eqx.field(default=default, kw_only=True, metadata={"later": True})
+
+
+def place() -> Any:
+    """A setting that says where something is found and not what it is: plain data say it, but it names no run."""
+    return eqx.field(metadata={"place": True})
 
 
 class Capable:
@@ -103,6 +108,15 @@ class Spec(Capable, eqx.Module):
     def to_dict(self) -> dict[str, Any]:
         """This noun as plain data: its kind and every field, defaults included (but for what came `later`)."""
         return {**self._said_of_it(), **self._settings()}
+
+    def identity(self) -> dict[str, Any]:
+        """What an experiment is named by: this noun as plain data, but for where things are found."""
+        return {name: value for name, value in self.to_dict().items() if name not in self.places()}
+
+    @classmethod
+    def places(cls) -> tuple[str, ...]:
+        """The settings that say where something is found."""
+        return tuple(field.name for field in dataclasses.fields(cls) if "place" in field.metadata)
 
     def _settings(self, but: tuple[str, ...] = ()) -> dict[str, Any]:
         """Every field as plain data, `but` some."""

@@ -177,6 +177,7 @@ def _about(
       afterfit verify boursier2025                         do the paper's claims hold?
       afterfit diagnose curves.csv                         did this run grok?
       afterfit runs ls                                     what has been stored
+      afterfit data fetch mnist                            images, for tasks of images
 
     Tab completes ids once `afterfit --install-completion` has been run. Exit codes: 0 done, 1 a claim does
     not hold, 2 refused, 130 interrupted.

@@ -293,7 +293,7 @@ def _told(noun: Spec) -> str:
         return kept[1]
     codes = list(noun.codes())  # also so that all of it can be told
     try:
-        text = json.dumps(noun.to_dict(), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        text = json.dumps(noun.identity(), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     except TypeError as error:  # a noun whose own to_dict does not give plain data
         raise Untold(str(error)) from None
     if not codes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import math
 import operator
@@ -52,6 +53,8 @@ class Past:
             return
         # As files say it: a run that was read has lists for tuples, and words for whole numbers as names.
         spec, now = (json.loads(json_text(said)) for said in (self.run.spec, experiment.to_dict()))
+        for name, said in itertools.product(experiment.task.places(), (spec, now)):
+            said["task"].pop(name, None)  # the same data in another folder are the same
         require(
             self.run.status != "diverged",
             f"a run that diverged leaves nothing to go on from: begin anew, with {experiment.dynamics.knob}.",

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import gzip
 import math
-import zlib
+import os
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import equinox as eqx
 import numpy as np
 
 from afterfit._base.definitions import Mapped, digest_of_arrays, held, is_mapped
-from afterfit._base.errors import SpecError, require
-from afterfit._base.spec import later
+from afterfit._base.errors import require
+from afterfit._base.images import ImageSet, find, is_path
+from afterfit._base.spec import later, place
 from afterfit._diagnose.thresholds import Criteria
 from afterfit.losses import CrossEntropy, Exponential, Logistic, Loss, Squared
 from afterfit.models._inputs import File, OnDisk, Signature, as_classes, as_mapped, as_numbers
@@ -208,54 +208,110 @@ def _without_column(labels: np.ndarray) -> np.ndarray:
 
 
 class Images(Task):
-    """Image classification from files in MNIST's format (Notsawo et al. 2025, App. H.3.4).
+    """Classification of images in files: MNIST, Fashion-MNIST, CIFAR-10, or a set of one's own.
 
-    `folder` holds the four usual files (`train-images-idx3-ubyte`, `train-labels-idx1-ubyte`, `t10k-…`), plain
-    or gzipped. n training images are drawn from the first pair, all of the second are tested. Pixels are
-    scaled to [0, 1]. Nothing is downloaded. `sha256` tells what is in the files: other files are another task.
-    `loss_name` is `"cross_entropy"`, or `"squared"` with one-hot targets (Omnigrok, Liu et al. 2023); accuracy judges
-    both.
+    `source` is the name of a set, `"mnist"`, `"fashion-mnist"` or `"cifar10"`, which is looked for where
+    `afterfit data` says; or a folder, `"./my-images"`, with MNIST's four IDX files, plain or gzipped, or the six of
+    CIFAR-10's binary version; or an `.npz` file with `x_train`, `y_train`, `x_test` and `y_test`. Nothing is downloaded
+    but by `afterfit data fetch`.
+
+    n training images are drawn by the experiment's seed, and `n_test` test images, or all of them in their order.
+    `classes` are the labels to choose among, renumbered from 0 as they are listed; all where none are given. Pixels are
+    scaled to [0, 1]. An image is one row; with `flat=False` it has its shape, (height, width, channels).
+    `loss_name` is `"cross_entropy"`, or `"squared"` with one-hot targets (Omnigrok, Liu et al. 2023), or of two classes
+    `"logistic"` or `"exponential"` with targets −1 (the first) and 1. Accuracy judges all. `generalise` is the test
+    accuracy that counts as generalised.
+
+    Images are known by what is in the files, `sha256`, and not by where those are: the same files have the same runs on
+    every machine, and others under the same name have others. It is found out where it is not given; where it is, other
+    files are refused.
+
+    ```python
+    task = af.tasks.Images("mnist", n=1000)  # Notsawo et al. 2025, App. H.3.4
+    task = af.tasks.Images("mnist", n=60_000)  # Woodworth et al. 2020, Fig. 6c
+    task = af.tasks.Images("fashion-mnist", n=200, classes=(0, 9), loss_name="logistic")
+    ```
     """
 
-    folder: str
+    meaning: ClassVar[int] = 2  # 1 was told by the folder as well
+
+    source: str = place()
     n: int = 1000
-    sha256: str = ""  # of what is in the files; found out where it is not given
+    n_test: int | None = None
+    classes: tuple[int, ...] | None = None
+    flat: bool = True
+    loss_name: str = "cross_entropy"
+    generalise: float = 0.85
+    sha256: str = eqx.field(default="", kw_only=True)
     precision: str = eqx.field(default="single", kw_only=True)
-    loss_name: str = later("cross_entropy")
 
     def __post_init__(self):
+        if isinstance(self.source, os.PathLike):
+            object.__setattr__(self, "source", os.path.join(os.fspath(self.source), ""))
         super().__post_init__()
-        _, found = self._read_files()
-        object.__setattr__(self, "sha256", found)
+        if is_path(self.source):  # wherever it is read again
+            object.__setattr__(self, "source", str(Path(self.source).expanduser().absolute()))
+        self._read()
+
+    def replace(self, **changes: Any) -> Self:
+        """A copy with some fields changed; of another source, other images are meant."""
+        return super().replace(**({"sha256": ""} if "source" in changes else {}) | changes)
+
+    def _read(self) -> ImageSet:
+        """What is in the files, as they are now: they may have been replaced since this task was made."""
+        _, found = find(self.source, self.sha256)
+        object.__setattr__(self, "sha256", found.sha256)
+        here = [_count(labels, self.classes) for labels in (found.labels, found.test_labels)]
+        object.__setattr__(self, "_facts", (found.shape, found.classes, *here))
+        return found
+
+    @property
+    def _known(self) -> tuple[tuple[int, int, int], int, int, int]:
+        """The shape of an image, how many classes there are, and how many training and test images to choose from."""
+        if "_facts" not in vars(self):
+            self._read()
+        return vars(self)["_facts"]
 
     def __check_init__(self):
         check_positive(n=self.n)
-        check_choice("loss_name", self.loss_name, tuple(CLASS_LOSSES))
-        available = _idx_shape(_idx_path(self.folder, "train-images-idx3-ubyte"))[0]
+        check_choice("loss_name", self.loss_name, tuple(_IMAGE_LOSSES))
+        self.criteria.at()  # are they possible?
+        _, labels, available, available_test = self._known
+        chosen = tuple(range(labels)) if self.classes is None else self.classes
         require(
-            self.n <= available,
-            f"{self.folder} has {available} training images, but n={self.n} were asked for.",
+            len(set(chosen)) == len(chosen) >= 2 and all(0 <= label < labels for label in chosen),
+            f"classes must be two or more different labels of {self.source}, 0 to {labels - 1}, got {self.classes}.",
         )
-
-    def _read_files(self) -> tuple[list[np.ndarray], str]:
-        """What is in the files, and its digest: they may have been replaced since this task was made."""
-        arrays = [read_idx(_idx_path(self.folder, name)) for name in _MNIST]
-        found = digest_of_arrays(arrays)
         require(
-            self.sha256 in ("", found),
-            f"the files in {self.folder} are no longer those that this task is about: make it anew, without sha256.",
+            self.loss_name in CLASS_LOSSES or len(chosen) == 2,
+            f"{self.loss_name} loss is for two classes, and here are {len(chosen)}: choose some, say classes=(0, 1).",
         )
-        return arrays, found
+        of = "" if self.classes is None else f" of the classes {self.classes}"
+        for name, count, there in (("n", self.n, available), ("n_test", self.n_test, available_test)):
+            kind = "training" if name == "n" else "test"
+            require(there > 0, f"{self.source} has no {kind} images{of}.")
+            require(
+                count is None or 0 < count <= there,
+                f"{self.source} has {there} {kind} images{of}, but {name}={count} were asked for.",
+            )
 
     @property
     def signature(self) -> Signature:
-        _, height, width = _idx_shape(_idx_path(self.folder, "train-images-idx3-ubyte"))
-        labels = read_idx(_idx_path(self.folder, "train-labels-idx1-ubyte"))
-        return Signature((height * width,), (int(labels.max()) + 1,))
+        shape, labels, _, _ = self._known
+        count = labels if self.classes is None else len(self.classes)
+        outputs = (count,) if self.loss_name in CLASS_LOSSES else ()
+        return Signature((math.prod(shape),) if self.flat else shape, outputs)
+
+    @property
+    def numbers(self) -> int:
+        shape, _, _, test = self._known
+        examples = self.n + (test if self.n_test is None else self.n_test)
+        pixels = math.prod(shape) if self.precision == "double" else math.prod(shape) // 2  # of half the length
+        return examples * (pixels + math.prod(self.signature.outputs))
 
     @property
     def loss(self) -> Loss:
-        return CLASS_LOSSES[self.loss_name]("mean")
+        return _IMAGE_LOSSES[self.loss_name]("mean")
 
     @property
     def metric(self) -> str:
@@ -263,55 +319,36 @@ class Images(Task):
 
     @property
     def criteria(self) -> Criteria:
-        return Criteria.accuracies(generalise=0.85)
+        return Criteria.accuracies(generalise=self.generalise)
 
     def draw(self, rng: np.random.Generator) -> Data:
-        (X, y, X_test, y_test), _ = self._read_files()
-        chosen = rng.choice(len(X), self.n, replace=False)
-        X, X_test = (images.reshape(len(images), -1) / 255 for images in (X[chosen], X_test))
-        y, y_test = y[chosen].astype(int), y_test.astype(int)
+        found = self._read()
+        (_, labels, available, available_test) = self._known
+        chosen = tuple(range(labels)) if self.classes is None else self.classes
+        # Each list of places has the numbers of images of the classes asked for, in the order of the file.
+        train, test = (np.flatnonzero(np.isin(y, chosen)) for y in (found.labels, found.test_labels))
+        train = train[rng.choice(available, self.n, replace=False)]
+        if self.n_test is not None:
+            test = test[rng.choice(available_test, self.n_test, replace=False)]
+        X, y = self._examples(found.images, found.labels, train, chosen)
+        X_test, y_test = self._examples(found.test_images, found.test_labels, test, chosen)
+        return Data(X, y, X_test, y_test, n=len(train), n_test=len(test))
+
+    def _examples(
+        self, images: np.ndarray, labels: np.ndarray, places: np.ndarray, chosen: tuple[int, ...]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        real = np.float64 if self.precision == "double" else np.float32
+        X = np.divide(images[places].reshape(len(places), *self.signature.inputs), 255, dtype=real)
+        number = np.zeros(max(chosen) + 1, int)
+        number[list(chosen)] = np.arange(len(chosen))
+        y = number[labels[places]]
         if self.loss_name == "squared":
-            y, y_test = (one_hot(classes, *self.signature.outputs) for classes in (y, y_test))
-        return Data(X, y, X_test, y_test, n=self.n, n_test=len(X_test))
+            return X, one_hot(y, len(chosen))
+        return X, y if self.loss_name in CLASS_LOSSES else 2.0 * y - 1
 
 
-_MNIST = (
-    "train-images-idx3-ubyte",
-    "train-labels-idx1-ubyte",
-    "t10k-images-idx3-ubyte",
-    "t10k-labels-idx1-ubyte",
-)
+_IMAGE_LOSSES = {**CLASS_LOSSES, "logistic": Logistic, "exponential": Exponential}
 
 
-def _idx_path(folder: str, name: str) -> Path:
-    for path in (Path(folder) / name, Path(folder) / f"{name}.gz"):
-        if path.is_file():
-            return path
-    raise SpecError(f"{folder} has no {name} (nor {name}.gz): put MNIST's four files there.")
-
-
-def _idx_shape(path: Path) -> tuple[int, ...]:
-    """The shape in the header of an IDX file: two zero bytes, the type (8: unsigned byte), the rank, the sizes."""
-    magic = _read(path, 4)
-    require(len(magic) == 4 and magic[:3] == b"\x00\x00\x08", f"{path.name} is not an IDX file of bytes.")
-    rank = magic[3]
-    header = _read(path, 4 + 4 * rank)[4:]
-    require(len(header) == 4 * rank, f"{path.name} is cut short: its header is not complete.")
-    return tuple(int.from_bytes(header[4 * k : 4 * k + 4], "big") for k in range(rank))
-
-
-def read_idx(path: Path) -> np.ndarray:
-    """The array in an IDX file, the format of MNIST."""
-    shape = _idx_shape(path)
-    content = np.frombuffer(_read(path)[4 + 4 * len(shape) :], dtype=np.uint8)
-    require(content.size == np.prod(shape), f"{path.name} is cut short: {content.size} bytes for shape {shape}.")
-    return content.reshape(shape)
-
-
-def _read(path: Path, count: int = -1) -> bytes:
-    """The first `count` bytes of a file, or all of them, unzipped."""
-    try:
-        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
-            return file.read(count)
-    except (EOFError, gzip.BadGzipFile, zlib.error):
-        raise SpecError(f"{path.name} is cut short or damaged: it cannot be unzipped.") from None
+def _count(labels: np.ndarray, classes: tuple[int, ...] | None) -> int:
+    return len(labels) if classes is None else int(np.isin(labels, classes).sum())
