@@ -25,35 +25,37 @@ _SCALES = {"quick": "Quick scale", "paper": "Paper scale"}
 _FOLDED = 12  # more runs than that are behind a line that opens them
 _LONGEST = 48  # characters of a list in a table of settings
 
-# By what a reader comes for: what the words of an entry say of it, unless it declares its phenomena itself.
+# What a reader comes for, and the words by which an entry is told to be about it, unless it declares so itself: of the
+# first three in its title or a claim, of the others in its title.
 PHENOMENA: dict[str, tuple[str, str]] = {
     "Grokking": ("The test error falls long after the training error.", r"(?<!mis)grok(?!king without)"),
     "Misgrokking": ("The test error rises long after the fit.", r"misgrok"),
     "Grokking without understanding": (
-        "A late fall of the test error that comes of the metric and not of the model.",
+        "The test error falls late, and the model is still not the one that was to be found.",
         r"without understanding",
     ),
     "Where training ends": (
         "Which of the solutions that fit the optimiser goes to: least norms, largest margins, minimisers of Q.",
-        r"minimis|argmin|least norm|nearest|margin|spline|interpolant|limit\b|min-L1",
+        r"minimis|argmin|least norm|largest .* margin$|spline|min-L1|limit\b|solution|L2 .* L1|recovers the|fills",
     ),
     "Kernel and rich regimes": (
         "A large start stays near its tangent model, a small one does not.",
-        r"kernel|\brich\b",
+        r"kernel|\brich\b|tangent|(?:small|large)r? (?:starts|scales)",
     ),
     "Clocks and laws": (
-        "When things happen, and how that goes with step size, penalty, start and depth.",
-        r"clock|of (?:the )?order|\blog α|power|slope|exponent|times? (?:is|are|of)|1/λ|η⁻|t_gen|polynomial",
+        "When things happen, and how that goes with the step size, the penalty and the start.",
+        r"log α|clock|slow|\blate|earlier|(?<!implicit )steps|of order 1|exponential|fixed interval|decayed start",
     ),
     "Sparse and low-rank recovery": (
-        "A sparse vector or a matrix of low rank found from fewer numbers than it has.",
-        r"spars|low.rank|recover|completion|completed|rank\b",
+        "A sparse vector or a matrix of low rank, found from fewer numbers than it has.",
+        r"spars|low.rank|the rank|recover|completion|completed|singular",
     ),
     "Tools and inequalities": (
-        "Bounds, constants and conditions that say beforehand what a run can do.",
-        r"coherence|isometry|null space|bound|inequalit|Hessian|conserv|stay so|needs? fewer|of order log d",
+        "Bounds, constants, invariants and methods that say what a run can do.",
+        r"coherence|isometry|null space|bound|inequalit|Hessian|stay so|fewer measurements|of order log|implicit steps",
     ),
 }
+_IN_CLAIMS = ("Grokking", "Misgrokking", "Grokking without understanding")
 _OTHER = "Of other kinds"
 
 
@@ -105,8 +107,9 @@ def phenomena_of(entry: Entry) -> list[str]:
     """What an entry declares to be about or, if nothing, what its title and its claims speak of."""
     if declared := getattr(entry, "phenomena", ()):
         return list(declared)
-    words = "\n".join([entry.title, *(claim.words for claim in entry.claims)])
-    return [name for name, (_, pattern) in PHENOMENA.items() if re.search(pattern, words, re.I)] or [_OTHER]
+    claims = "\n".join([entry.title, *(claim.words for claim in entry.claims)])
+    told = {name: claims if name in _IN_CLAIMS else entry.title for name in PHENOMENA}
+    return [name for name, words in told.items() if re.search(PHENOMENA[name][1], words, re.I)] or [_OTHER]
 
 
 # ---------------------------------------------------------------------------------------------------- the index
@@ -281,7 +284,7 @@ def _claim(entry: Entry, claim: Claim, ledger: Ledger, number: int) -> str:
             told.append((words, Raw('<span class="status">not measured</span>')))
             continue
         status, kind = _status(kept.row)
-        mark = f'<span class="status {kind}">{status}</span> '
+        mark = f'<span class="status {kind}">{status}:</span> '
         seen = kept.row.control
         folded = ""
         if seen and claim.correction is None:
@@ -484,8 +487,8 @@ caption { text-align: left; padding-bottom: .3rem; }
 th { text-align: left; font-weight: 600; } tbody th { font-weight: 400; border-top: 1px solid var(--line); }
 table.numbers td, table.numbers thead th:not(:first-child) { text-align: right; }
 figure { margin: 1rem 0; }
-figure img { display: block; min-width: min(34rem, 100vw * 1.6); background: #fff; }
-figure .scroll { margin: 0; border-radius: 4px; }
+figure img { display: block; box-sizing: border-box; padding: .5rem; min-width: min(40rem, 100vw * 1.8); }
+figure .scroll { margin: 0 0 .4rem; border-radius: 4px; background: #fff; }
 p.none, span.none { color: var(--faint); background: var(--soft); border-radius: 4px; padding: 1rem; }
 ul.cards { list-style: none; padding: 0; display: grid; gap: 1.2rem; }
 ul.cards { grid-template-columns: repeat(auto-fill, minmax(min(17rem, 100%), 1fr)); }
@@ -503,7 +506,7 @@ ul.inline { list-style: none; padding: 0; display: flex; flex-wrap: wrap; gap: .
 .claim h3 { margin-top: 0; font-size: 1.05rem; }
 dl { display: grid; grid-template-columns: 10rem 1fr; gap: .4rem 1rem; margin: 0; font-size: .95rem; }
 dt { color: var(--faint); } dd { margin: 0; overflow-wrap: anywhere; }
-.status { font-weight: 600; } .status::after { content: ":"; } .status:only-child::after { content: ""; }
+.status { font-weight: 600; }
 .new { color: var(--new); }
 details { margin-top: .3rem; } summary { cursor: pointer; }
 @media (max-width: 40rem) { dl { grid-template-columns: 1fr; gap: 0; } dd { margin-bottom: .6rem; } }
