@@ -31,7 +31,7 @@ PHENOMENA: dict[str, tuple[str, str]] = {
     "Grokking": ("The test error falls long after the training error.", r"(?<!mis)grok(?!king without)"),
     "Misgrokking": ("The test error rises long after the fit.", r"misgrok"),
     "Grokking without understanding": (
-        "The test error falls late, and the model is still not the one that was to be found.",
+        "The test error falls late, and not far enough.",
         r"without understanding",
     ),
     "Where training ends": (
@@ -204,18 +204,17 @@ def _totals(exhibits: Sequence[Exhibit], ledger: Ledger) -> str:
 def _page(exhibit: Exhibit, ledger: Ledger, name: str, home: str) -> str:
     entry = exhibit.entry
     experiments = {scale: entry.experiments(scale) for scale in _SCALES}
-    departure = entry.departure(experiments["quick"])
     kinds = ", ".join(
         f'<a href="index.html#phenomenon-{_mark(kind)}">{escape(kind)}</a>' for kind in phenomena_of(entry)
     )
     errata = [claim for claim in entry.claims if claim.correction]
     sections = {
-        "What it shows": [*_prose(entry.about), *([_measured_when(entry, ledger)])],
+        "What it shows": [*_prose(entry.about), _measured_when(entry, ledger)],
         "Claims": [_claim(entry, claim, ledger, k) for k, claim in enumerate(entry.claims, start=1)],
         "Errata": [_erratum(entry, claim, entry.claims.index(claim) + 1) for claim in errata],
         "Notes": _prose(entry.notes),
-        "Setting": [*_prose(departure), *_setting(experiments)],
-        "How to reproduce": _reproduce(exhibit),
+        "Setting": list(_setting(experiments)),
+        "How to reproduce": list(_reproduce(exhibit)),
     }
     sections = {heading: parts for heading, parts in sections.items() if parts}
     body = [
