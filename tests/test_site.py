@@ -142,6 +142,15 @@ def test_every_entry_is_in_the_index_by_paper_and_by_phenomenon(files):
     assert "Grokking" in kinds["lyu2023/fig1a"]
 
 
+def test_an_entry_may_say_itself_what_it_is_about(own, tmp_path):
+    (entry,) = entries_of(own).values()
+    assert phenomena_of(entry) == ["Of other kinds"]
+    own_words = type(entry)
+    own_words.phenomena = ("Misgrokking", "Patience & <Co>")  # type: ignore[attr-defined]
+    page = parsed(site([Exhibit(entry, entry.id)], Ledger(tmp_path / "none.jsonl"))["index.html"])
+    assert [heading.text for heading in page.iter("h3")][1:] == ["Misgrokking", "Patience & <Co>"]
+
+
 def test_every_link_and_picture_is_there_and_none_is_elsewhere(files):
     pages = {name: parsed(page) for name, page in files.items() if name.endswith(".html")}
     marks = {name: [element.get("id") for element in page.iter() if element.get("id")] for name, page in pages.items()}
@@ -264,6 +273,27 @@ def test_a_picture_that_cannot_be_drawn_costs_no_page(own, tmp_path, monkeypatch
     assert result.exit_code == 1
     assert "the picture of odd2027/a fig/1 <b> cannot be drawn: ValueError: no such curve" in result.stderr
     assert len(list((tmp_path / "site").glob("*.html"))) == 2
+
+
+def test_a_command_that_was_stopped_goes_on_with_its_runs(own, tmp_path, monkeypatch):
+    def stopped(self, runs, scale):
+        raise KeyboardInterrupt
+
+    (entry,) = entries_of(own).values()
+    with monkeypatch.context() as patch:
+        patch.setattr(type(entry), "draw", stopped)
+        assert gallery("--only", "odd_paper.py", here=tmp_path).exit_code == 130
+    (kept,) = (tmp_path / "pictures.runs").rglob("curves.parquet")
+    written = kept.stat().st_mtime_ns
+    drawn = entry.draw
+
+    def draw(self, runs, scale):
+        assert kept.stat().st_mtime_ns == written, "they were not computed again"
+        return drawn(runs, scale)
+
+    monkeypatch.setattr(type(entry), "draw", draw)
+    assert gallery("--only", "odd_paper.py", here=tmp_path).exit_code == 0
+    assert not (tmp_path / "pictures.runs").exists()
 
 
 def test_files_are_added_to_the_gallery_and_only_what_is_chosen_is_shown(own):

@@ -167,7 +167,8 @@ def _draw_all(entries: Sequence[Entry], scale: str, pictures: Path, quiet: bool)
                 with contextlib.suppress(SpecError):
                     store.remove(id)
             show(done + 1)
-    if not failed:
+        done = not store.ids()
+    if done:  # else they are of use to who looks into it, or of a command that was stopped
         shutil.rmtree(pictures.with_suffix(".runs"), ignore_errors=True)
     return failed
 
@@ -220,7 +221,8 @@ def _said(entry: Entry, scale: str, pictures: Path) -> dict[str, str] | None:
     try:
         with Image.open(place, formats=["png"]) as picture:
             picture.load()
-            return {key: str(text) for key, text in getattr(picture, "text", {}).items()}
+            said = {key: str(text) for key, text in getattr(picture, "text", {}).items()}
+            return said if said.get("id", entry.id) == entry.id else None  # or of one whose id differs in signs alone
     except (OSError, ValueError, SyntaxError):  # what Pillow raises of bytes that are no PNG
         complain(f"{place} is no picture that can be read: it is left out, and drawn again without --no-draw.")
         return None

@@ -332,17 +332,17 @@ def _erratum(entry: Entry, claim: Claim, number: int) -> str:
 def _setting(experiments: Mapping[str, Mapping[str, Experiment]]) -> Iterator[str]:
     """The headline's settings at both scales side by side, and in what the other runs differ from it."""
     flat = {
-        scale: {name: flatten(experiment.to_dict()) for name, experiment in found.items()}
+        scale: {name: _settings(experiment) for name, experiment in found.items()}
         for scale, found in experiments.items()
     }
     heads = {scale: next(iter(found.items())) for scale, found in flat.items()}
-    runs = " and ".join(dict.fromkeys(name for name, _ in heads.values()))
+    runs = "” and “".join(dict.fromkeys(name for name, _ in heads.values()))
     settings = dict.fromkeys(setting for _, own in heads.values() for setting in own)
     rows = [(setting, *(_value(own.get(setting)) for _, own in heads.values())) for setting in settings]
     yield _table(
         ("setting", *(words.lower() for words in _SCALES.values())),
         [row for row in rows if any(row[1:])],
-        f"The run {runs}, by the names that --set takes",
+        f"The run “{runs}”, by the names that --set takes, to six digits",
     )
     for scale, found in flat.items():
         _, own = heads[scale]
@@ -360,12 +360,18 @@ def _setting(experiments: Mapping[str, Mapping[str, Experiment]]) -> Iterator[st
         yield f"<details><summary>{escape(caption)}</summary>{table}</details>" if len(rows) > _FOLDED else table
 
 
+def _settings(experiment: Experiment) -> dict[str, Any]:
+    """What can be set of an experiment, without what tells versions of code apart."""
+    flat = flatten(experiment.to_dict())
+    return {name: value for name, value in flat.items() if name.rpartition(".")[2] not in ("meaning", "code")}
+
+
 def _value(value: Any) -> str:
     """A setting's value; of a long list, its first numbers and how many there are."""
     if isinstance(value, list) and len(value_in_words(value)) > _LONGEST:
         first = ", ".join(f"{one:.3g}" if isinstance(one, float) else _value(one) for one in value[:3])
         return f"[{first}, …] ({len(value)} values)" if len(first) <= _LONGEST else f"{len(value)} values"
-    return value_in_words(value)
+    return f"{value:.6g}" if isinstance(value, float) else value_in_words(value)
 
 
 def _reproduce(exhibit: Exhibit) -> Iterator[str]:
