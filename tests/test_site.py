@@ -324,6 +324,13 @@ def test_only_a_directory_of_its_own_is_written_to(own, tmp_path):
 # --------------------------------------------------------------------------------------------------- a browser
 
 
+# With all that is folded away opened: how wide the page is, and on what it is written.
+LOOK = """() => {
+  document.querySelectorAll("details").forEach(one => one.open = true);
+  return [document.documentElement.scrollWidth, getComputedStyle(document.body).backgroundColor];
+}"""
+
+
 @pytest.fixture(scope="module")
 def browser():
     """Debian's chromium, without a window."""
@@ -360,9 +367,8 @@ def test_pages_open_without_complaint_or_sideways_scrolling(browser, written, sc
     page.on("requestfailed", lambda request: said.append(f"failed: {request.url}"))
     for name in names:
         page.goto((written / name).as_uri())
-        page.eval_on_selector_all("details", "all => all.forEach(one => one.open = true)")
-        assert page.evaluate("document.documentElement.scrollWidth") <= width, name
-        back = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        wide, back = page.evaluate(LOOK)
+        assert wide <= width, name
         assert (sum(map(int, re.findall(r"\d+", back))) > 600) == (scheme == "light"), name
     assert not said
     assert all(url.startswith(written.as_uri()) for url in asked)

@@ -241,7 +241,8 @@ def _figure(exhibit: Exhibit, name: str) -> str:
         return f'<p class="none">{said}</p>'
     width, height = picture.size
     alt = f"Plot: {entry.title}. What is to be seen in it is said by the claims below, with numbers."
-    caption = f"Drawn from the runs at {picture.scale} scale{picture.remark}."
+    text = "" if picture.scale == "paper" else " The text is about the setting at paper scale."
+    caption = f"Drawn from the runs at {picture.scale} scale{picture.remark}.{text}"
     return (
         f'<figure><div class="scroll" role="group" aria-label="Picture" tabindex="0">'
         f'<a href="{quote(name)}.png"><img src="{quote(name)}.png" alt="{escape(alt)}" width="{width}" '
