@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DONE := $(VENV)/.installed
 
-.PHONY: demo test install lint types layers unit test-frameworks fuzz pages ledger docs bench bench-flows bench-forecast bench-sweeps bench-verdicts stress clean
+.PHONY: demo test install lint types layers unit test-frameworks fuzz pages ledger pictures docs bench bench-flows bench-forecast bench-sweeps bench-verdicts stress clean
 
 demo: $(DONE)  ## one figure at paper scale: verdicts, a picture and a report
 	$(BIN)/afterfit run boursier2025/fig2 --scale paper --out results/demo
@@ -57,13 +57,16 @@ fuzz: $(DONE)  ## odd and hostile input, for SECONDS; goes on where it was stopp
 stress: $(DONE)  ## the whole gallery, cut short, in batches of random widths on two processes: does everything end?
 	$(BIN)/python tests/stress_gallery.py --times 3
 
-pages: $(DONE)  ## the pages that are made: everything public, the gallery, the ledger
+pages: $(DONE)  ## the pages that are made: everything public, the ledger, the errata
 	$(BIN)/python docs/pages.py
 
 ledger: $(DONE)  ## measure what the gallery claims, at both scales; goes on where it was stopped
 	$(BIN)/afterfit verify --ledger docs/ledger.jsonl || true
 	$(BIN)/afterfit verify --scale paper --ledger docs/ledger.jsonl || true
 	$(BIN)/python docs/pages.py
+
+pictures: $(DONE)  ## draw the gallery's pictures, at quick scale; goes on where it was stopped
+	$(BIN)/afterfit gallery --pictures docs/pictures --ledger docs/ledger.jsonl --out results/gallery
 
 docs: $(DONE)  ## the site, in site/
 	$(BIN)/python -m pip install --quiet --group docs

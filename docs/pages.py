@@ -1,4 +1,4 @@
-"""Write the pages that are made: api.md, gallery.md, ledger.md, errata.md, and tables of concepts.md and theory.md.
+"""Write the pages that are made: api.md, ledger.md, errata.md, and tables of concepts.md and theory.md.
 
 Run by `make pages`. `afterfit verify --ledger docs/ledger.jsonl` measures; rows of claims that are no more are dropped.
 """
@@ -16,6 +16,7 @@ from types import FunctionType, ModuleType
 
 import afterfit
 from afterfit._base.spec import Spec
+from afterfit._reports.site import file_names
 from afterfit.papers import SCALES, Claim, Entry, Paper, entries
 from afterfit.papers._ledger import Kept, Ledger
 from afterfit.papers.afterfit2026 import PAPER as FINDINGS
@@ -34,7 +35,6 @@ def pages() -> dict[Path, str]:
         DOCS / "concepts.md": _filled(DOCS / "concepts.md"),
         DOCS / "flows.md": _filled(DOCS / "flows.md"),
         DOCS / "theory.md": _filled(DOCS / "theory.md"),
-        DOCS / "gallery.md": _gallery(ours),
         DOCS / "ledger.md": _ledger(ours, ledger),
         DOCS / "errata.md": _errata(ours),
         LEDGER: ledger.tidy((entry.id, claim.words) for entry in ours for claim in entry.claims),
@@ -158,55 +158,6 @@ def _methods() -> Iterator[str]:
         yield f"| `{method.name}` | {_cell(_first_sentence(method))} | {method.default_rtol:g} |"
 
 
-def _gallery(ours: list[Entry]) -> str:
-    parts = [
-        "# Gallery",
-        "",
-        _made("the entries in `src/afterfit/papers/`"),
-        _fill(
-            "An entry is a figure or theorem of a paper: its experiments at two scales, its picture, and its claims. "
-            "`paper` is the paper's own setting; `quick` is the same experiment made small enough for a test suite. "
-            "`afterfit verify` runs an entry and holds every claim against what it measured; the numbers are in the "
-            f"[ledger](ledger.md). There are {len(ours)} entries with {sum(len(entry.claims) for entry in ours)} "
-            "claims. Each check is also put to a control, a run or a formula that should not show the claim, and has "
-            "to reject it. A claim that does not hold is reported with its number, and says why here; one that is "
-            "wrong as printed is an [erratum](errata.md), and its correction is checked as well. An entry of your own "
-            "is a class in a file: [a paper of your own](your-paper.md)."
-        ),
-        "",
-    ]
-    for paper, group in _by_paper(ours):
-        parts += [f"**{paper.title}**", "", "| id | what is seen |", "|---|---|"]
-        parts += [f"| [{entry.id}](#{_anchor(entry.id)}) | {_cell(entry.title)} |" for entry in group]
-        parts += [""]
-    for entry in ours:
-        parts += [*_entry(entry), ""]
-    return "\n".join(parts).rstrip() + "\n"
-
-
-def _entry(entry: Entry) -> Iterator[str]:
-    yield from (f"## {entry.id}", "", f"**{entry.title}** ({entry.where}).", "", _fill(entry.about), "", "Claims:", "")
-    for claim in entry.claims:
-        reasons = {scale: claim.fails_at(scale) for scale in SCALES}
-        where = [scale for scale, why in reasons.items() if why]
-        yield _fill(f"- {claim.words}", "  ")
-        if claim.controls:
-            yield _fill(f"  Its check rejects: {'; '.join(control.words for control in claim.controls)}.", "  ")
-        if claim.passing:
-            yield _fill(f"  Its check accepts: {'; '.join(control.words for control in claim.passing)}.", "  ")
-        if claim.changed:
-            yield _fill(f"  Changed after numbers were seen: {claim.changed}", "  ")
-        if claim.correction:
-            yield _fill(f"  **An [erratum](errata.md#{_anchor(entry.paper.name)})**: {claim.correction.words}", "  ")
-        if where:
-            at = "" if len(where) == len(SCALES) else f" at {where[0]} scale"
-            yield _fill(f"  **Does not hold{at}**: {reasons[where[0]]}", "  ")
-    if entry.notes:
-        yield ""
-        yield "\n\n".join(_fill(paragraph) for paragraph in entry.notes.split("\n\n"))
-    yield from ("", "```sh", f"afterfit run {entry.id} --scale quick", f"afterfit verify {entry.id}", "```")
-
-
 def _ledger(ours: list[Entry], ledger: Ledger) -> str:
     parts = [
         "# The ledger",
@@ -248,7 +199,7 @@ def _slowest() -> Iterator[str]:
     total = sum(seconds.values())
     yield from ("| entry | minutes | share |", "|---|---|---|")
     shown = [(id, each) for id, each in seconds.most_common() if each >= total / 100]
-    yield from (f"| [{id}](gallery.md#{_anchor(id)}) | {each / 60:.1f} | {each / total:.0%} |" for id, each in shown)
+    yield from (f"| {_link(id)} | {each / 60:.1f} | {each / total:.0%} |" for id, each in shown)
     rest = len(seconds) - len(shown)
     yield f"| {rest} others | {(total - sum(each for _, each in shown)) / 60:.1f} | |"
     yield f"| all {len(seconds)} | {total / 60:.1f} | |"
@@ -268,7 +219,7 @@ def _measured(rows: list[Kept]) -> Iterator[str]:
         changed = f" (Changed after numbers were seen: {row.changed})" if row.changed else ""
         words = (row.claim, row.paper_says, row.measured + changed, holds, "" if row.erratum else row.control or "")
         cells = " | ".join(map(_cell, words))
-        yield f"| [{row.id}](gallery.md#{_anchor(row.id)}) | {cells} | {row.seconds:.1f} |"
+        yield f"| {_link(row.id)} | {cells} | {row.seconds:.1f} |"
     yield ""
 
 
@@ -301,7 +252,7 @@ def _errata(ours: list[Entry]) -> str:
 def _finding(entry: Entry) -> Iterator[str]:
     yield from (f"**{entry.where} {entry.title}.**", "", _fill(entry.about), "", _fill(entry.notes), "")
     claims = "; ".join(claim.words for claim in entry.claims)
-    yield _fill(f"Evidence: [{entry.id}](gallery.md#{_anchor(entry.id)}): {claims}.")
+    yield _fill(f"Evidence: {_link(entry.id)}: {claims}.")
 
 
 def _erratum(entry: Entry, claim: Claim) -> str:
@@ -312,7 +263,7 @@ def _erratum(entry: Entry, claim: Claim) -> str:
         "As it should be": f"{right.words}.",
         "Why": right.why,
         "Is a conclusion touched?": right.touches,
-        "Shown by": f"[{entry.id}](gallery.md#{_anchor(entry.id)})",
+        "Shown by": f"{_link(entry.id)}",
     }
     said = "\n".join(_fill(f"  - *{heading}* {text}", "    ") for heading, text in lines.items())
     return _fill(f"- **{right.where or entry.where}**", "  ") + f"\n{said}"
@@ -333,6 +284,16 @@ def _versions(kept: Kept) -> str:
 def _by_paper(ours: list[Entry]) -> Iterator[tuple[Paper, list[Entry]]]:
     for paper in dict.fromkeys(entry.paper for entry in ours):
         yield paper, [entry for entry in ours if entry.paper == paper]
+
+
+def _link(id: str) -> str:
+    """To the page of an entry in the gallery, which `hooks.py` makes."""
+    return f"[{id}](gallery/{_pages_of_entries()[id]}.html)"
+
+
+@functools.cache
+def _pages_of_entries() -> dict[str, str]:
+    return file_names(_ours())
 
 
 def _made(of: str) -> str:

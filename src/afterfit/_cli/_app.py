@@ -175,6 +175,7 @@ def _about(
       afterfit run boursier2025/fig2 --scale quick         run it: verdict, picture, report
       afterfit run boursier2025/fig2 --set penalty.strength=1e-4
       afterfit verify boursier2025                         do the paper's claims hold?
+      afterfit gallery --out site/                         all of it as pages to browse
       afterfit diagnose curves.csv                         did this run grok?
       afterfit runs ls                                     what has been stored
       afterfit data fetch mnist                            images, for tasks of images

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from afterfit.papers import Entry, Row
     from afterfit.papers._ledger import Ledger
 
-__all__ = ["verify"]
+__all__ = ["choose_entries", "runs_kept", "verify"]
 
 _STYLES = {"holds": "green", "erratum": "cyan", "fails": "yellow"}  # as recorded; else red
 
@@ -95,7 +95,7 @@ def verify(
     from afterfit.papers._ledger import Ledger
 
     check_scale(scale)
-    entries = _choose_entries(ids or [])
+    entries = choose_entries(ids or [])
     for entry in entries:
         entry.check_names()
     if json_file not in (None, "-"):
@@ -109,7 +109,7 @@ def verify(
     try:
         with (
             on_interrupt(stop),
-            _runs_kept(ledger_file, fresh) as store,
+            runs_kept(ledger_file, fresh) as store,
         ):  # a claim must not be judged by a run that was cut short
             for found in _rows(entries, scale, ledger, fresh, quiet):
                 if isinstance(found, str):
@@ -134,7 +134,7 @@ def verify(
 
 
 @contextlib.contextmanager
-def _runs_kept(ledger: Path, fresh: bool) -> Iterator[Any]:
+def runs_kept(ledger: Path, fresh: bool) -> Iterator[Any]:
     """A store for the runs, beside the ledger, where those of other code are removed; to be `fresh`, a new one.
 
     It knows which of its runs it was `asked` for.
@@ -182,7 +182,7 @@ def _summary(rows: Sequence[Row], errors: int) -> str:
     return f"{len(rows) + errors} claims: {', '.join(parts)}"
 
 
-def _choose_entries(ids: Sequence[str]) -> list[Entry]:
+def choose_entries(ids: Sequence[str]) -> list[Entry]:
     """The entries of these ids, papers and files, each once; the gallery when none is named."""
     from afterfit.papers import entries, entries_of, find, is_python_file
 

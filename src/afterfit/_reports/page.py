@@ -13,6 +13,7 @@ from afterfit._training.experiment import Experiment, value_to_toml
 from afterfit._training.run import versions_here
 
 __all__ = [
+    "document",
     "imports_of",
     "not_readable",
     "paragraphs",
@@ -26,11 +27,16 @@ __all__ = [
 def write_page(path: str | Path, title: str, parts: Iterable[str]) -> Path:
     """Write a page made of parts of HTML; the file appears only once it is complete."""
     body = "\n".join([f"<h1>{escape(title)}</h1>", *filter(None, parts)])
-    page = _PAGE.format(title=escape(title), style=_STYLE, body=body)
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, page.encode(errors="replace"))  # the name of a file may be no UTF-8
+    write_atomically(path, document(title, body).encode(errors="replace"))  # the name of a file may be no UTF-8
     return path
+
+
+def document(title: str, body: str, header: str = "", style: str = "") -> str:
+    """A whole page: its main part and, of several pages that belong together, a header that one can skip."""
+    top = f'<a class="skip" href="#main">Skip to the content</a>\n{header}\n' if header else ""
+    return _PAGE.format(title=escape(title), style=_STYLE + style, top=top, body=body)
 
 
 def paragraphs(text: str) -> list[str]:
@@ -92,7 +98,7 @@ _PAGE = """<!DOCTYPE html>
 <style>{style}</style>
 </head>
 <body>
-<main>
+{top}<main id="main">
 {body}
 </main>
 </body>
@@ -103,6 +109,7 @@ _STYLE = """
 :root { color-scheme: light dark; --line: #8886; --good: #1a7f37; --bad: #b42318; --soft: #8881; }
 @media (prefers-color-scheme: dark) { :root { --good: #4ac26b; --bad: #ff8b7e; } }
 body { font: 1rem/1.55 system-ui, sans-serif; margin: 0; }
+.skip { position: absolute; left: -999rem; } .skip:focus { position: static; display: block; padding: .5rem 1rem; }
 main { max-width: 56rem; margin: 0 auto; padding: 1rem; }
 h1 { font-size: 1.6rem; line-height: 1.25; }
 h2 { font-size: 1.2rem; margin-top: 2rem; border-bottom: 1px solid var(--line); }
