@@ -31,11 +31,10 @@ layers: $(DONE)
 	$(BIN)/lint-imports
 
 # Most tests compile much and compute little, and take two thirds of the time when LLVM is not asked to optimise. The
-# gallery computes, and so do those with runs that take their time: they are asked for the least that makes loops quick,
-# with a thread a process, as `verify` has it. What looks for deadlocks is among the others, with threads as users have.
+# gallery computes, and so do those with runs that take their time: they are asked for the least that makes loops quick.
 COMPUTING := tests/test_papers* tests/test_processes.py tests/test_cluster.py tests/test_continued.py
 unit: $(DONE)
-	NPROC=1 XLA_FLAGS=--xla_backend_optimization_level=1 $(BIN)/pytest -n 2 --dist worksteal $(COMPUTING)
+	XLA_FLAGS=--xla_backend_optimization_level=1 $(BIN)/pytest -n 2 --dist worksteal $(COMPUTING)
 	XLA_FLAGS=--xla_backend_optimization_level=0 $(BIN)/pytest -n 2 --dist worksteal \
 		$(foreach file,$(COMPUTING),--ignore-glob="$(file)")
 

@@ -17,7 +17,7 @@ import time
 import numpy as np
 import psutil
 import pytest
-from conftest import AT_ONCE
+from conftest import AT_ONCE, users_threads
 from dask_cluster import BASE, Ill
 
 import afterfit as af
@@ -170,7 +170,9 @@ def test_a_script_runs_with_its_own_classes(tmp_path):
     script = tmp_path / "mine.py"
     script.write_text(SCRIPT)
     (tmp_path / "beside.py").write_text(BESIDE)
-    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        [sys.executable, str(script)], env=users_threads(), capture_output=True, text=True, timeout=300
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout == "once\nsame bits\n"
 

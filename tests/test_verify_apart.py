@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import subprocess
@@ -13,7 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from conftest import AT_ONCE
+from conftest import AT_ONCE, users_threads
 
 import afterfit as af
 from afterfit._sweeps.jobs import cores
@@ -90,9 +89,8 @@ def paper(tmp_path) -> Path:
 
 def verify(place: Path, *args: str) -> subprocess.Popen:
     command = [str(Path(sys.executable).with_name("afterfit")), "verify", *args]
-    environment = {name: value for name, value in os.environ.items() if name not in ("NPROC", "AFTERFIT_CORES")}
     return subprocess.Popen(
-        command, cwd=place, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command, cwd=place, env=users_threads(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
 
 
