@@ -17,7 +17,7 @@ import tempfile
 from collections.abc import Iterator
 from typing import Any
 
-from report import Benchmark, Row, Suite, footer, main, table, worker
+from report import Benchmark, Row, Suite, footer, main, table, worker, workers_at_once
 from workers import seconds
 
 NO_TORCH = "not measured: pip install torch (CPU build)"
@@ -192,6 +192,31 @@ def kinked_flows(quick: bool) -> Iterator[Row]:
     )
 
 
+def threads(quick: bool) -> Iterator[Row]:
+    """Processes that share the cores: a thread a core in each, and one in each."""
+    for name, entry, changes, bound in (
+        ("small", "woodworth2020/fig7", {"dynamics.steps": 20_000}, 2.0),
+        ("large", "lyu2023/fig2a", {"dynamics.until": 30.0}, 1.0),
+    ):
+        for count in (2, 1):
+            slower: dict[str, list[float]] = {"many": [], "one": []}
+            for _ in range(1 if quick else 3):
+                for way, told in (("many", None), ("one", "1")):
+                    found = workers_at_once("one_run", count, {"NPROC": told}, entry=entry, changes=changes)
+                    slower[way].append(max(each["seconds"] for each in found))
+            many, one = (statistics.median(times) for times in slower.values())
+            yield Row(
+                f"threads/{name}/{count}",
+                f"a run of {entry} in {'two processes at once' if count == 2 else 'one process'}: a thread a core over "
+                "one thread",
+                f"a thread a core {many:.1f} s, one thread {one:.1f} s",
+                f"≥ {bound:g}" if count == 2 else "",
+                many / one,
+                many / one >= bound if count == 2 else None,
+                slower,
+            )
+
+
 def memory(quick: bool) -> Iterator[Row]:
     """Resident memory against the number of steps and of observations."""
     rounds = 1 if quick else 3
@@ -258,6 +283,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "digits": digits,
     "label_noise": label_noise,
     "kinked_flows": kinked_flows,
+    "threads": threads,
     "memory": memory,
     "import": imports,
 }

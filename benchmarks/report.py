@@ -112,6 +112,25 @@ def worker(name: str, script: str = "workers.py", **settings: Any) -> dict[str, 
     return json.loads(done.stdout.splitlines()[-1])
 
 
+def workers_at_once(
+    name: str, count: int, environment: dict[str, str | None], script: str = "workers.py", **settings: Any
+) -> list[dict[str, Any]]:
+    """What several of a worker measure side by side, with these variables set, or removed if None."""
+    command = [sys.executable, str(HERE / script), name, json.dumps(settings)]
+    variables = {key: value for key, value in {**os.environ, **environment}.items() if value is not None}
+    team = [
+        subprocess.Popen(command, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for _ in range(count)
+    ]
+    found = []
+    for process in team:
+        out, err = process.communicate()
+        if process.returncode:
+            raise SystemExit(f"{' '.join(command)}\n{err}")
+        found.append(json.loads(out.splitlines()[-1]))
+    return found
+
+
 def machine() -> dict[str, Any]:
     """Where this is measured, and with what."""
     processor = platform.processor() or platform.machine()

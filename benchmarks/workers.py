@@ -379,6 +379,15 @@ def kinked_flows(count: int, rounds: int) -> dict[str, Any]:
 # --- Runs of the gallery, memory, import ---
 
 
+def one_run(entry: str, changes: dict[str, Any]) -> dict[str, Any]:
+    """Seconds of the first run of an entry at paper scale, compiled before."""
+    from afterfit._training.train import run_experiment
+
+    experiment = headline(entry, changes)
+    run_experiment(experiment, progress=False)
+    return {"seconds": run_experiment(experiment, progress=False).seconds}
+
+
 def gallery(entry: str, steps: int, shorter: int) -> dict[str, Any]:
     """One run of an entry at paper scale in a fresh process, compiling included; after it, if `shorter` is not 0,
     the same again and one of fewer steps."""
@@ -679,6 +688,7 @@ WORKERS = {
         digits_torch,
         label_noise,
         kinked_flows,
+        one_run,
         gallery,
         memory,
         flow,

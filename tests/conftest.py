@@ -21,6 +21,8 @@ if "--xla_cpu_use_fusion_emitters" not in os.environ.get("XLA_FLAGS", ""):
 
 # The workers of pytest-xdist have the cores already: threads of OpenBLAS would only wait for one another, busily.
 os.environ["OPENBLAS_NUM_THREADS"] = "1"  # of what is not loaded yet, and of every process that a test starts
+# So would those of XLA. What looks for deadlocks starts processes with as many as users have: `users_threads`.
+os.environ.setdefault("NPROC", "1")
 
 import jax
 import jax.numpy as jnp
@@ -34,6 +36,11 @@ threadpoolctl.threadpool_limits(1, user_api="blas")  # of what a plugin of pytes
 # The same examples every time, and no deadline: the first call of a compiled function takes seconds.
 settings.register_profile("afterfit", derandomize=True, deadline=None)
 settings.load_profile("afterfit")
+
+
+def users_threads() -> dict[str, str]:
+    """The environment for a process with as many threads of XLA's as a user's has."""
+    return {name: value for name, value in os.environ.items() if name != "NPROC"}
 
 
 # Seconds within which something comes that is to come at once, and would else take minutes or years. How quick it is on

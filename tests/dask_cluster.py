@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import psutil
+from conftest import users_threads
 
 import afterfit as af
 from afterfit.tasks import SparseRecovery
@@ -72,7 +73,7 @@ class Cluster:
             process = subprocess.Popen(
                 [sys.executable, "-m", f"distributed.cli.{module}", "--no-dashboard", *options],
                 env={
-                    **os.environ,
+                    **users_threads(),
                     "PYTHONPATH": search,
                     "AFTERFIT_TEST_WORKER": "1",
                     "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "2",

@@ -92,6 +92,7 @@ class Interrupted(Tiny):
 def place(tmp_path, monkeypatch) -> Path:
     """An empty directory to work in, with a gallery of one entry and an experiment in a file."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("AFTERFIT_CORES", "1")  # other processes have another gallery
     monkeypatch.setattr(papers, "entries", lambda: {Tiny.id: Tiny()})
     for command in (cli.run, cli.verify):
         monkeypatch.setattr(command, "cache_compilations", lambda: None)  # not in the process of the tests

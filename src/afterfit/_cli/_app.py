@@ -44,6 +44,7 @@ __all__ = [
     "import_modules",
     "main",
     "on_interrupt",
+    "one_thread_each",
     "print_verdict",
     "readable",
     "say",
@@ -243,6 +244,16 @@ def cache_compilations() -> None:
     if os.access(cache, os.W_OK):
         jax.config.update("jax_compilation_cache_dir", str(cache))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+
+
+def one_thread_each() -> None:
+    """Let this process and its helpers compute with one thread each: before JAX computes anything.
+
+    XLA has a pool of a thread a core in every process. Processes of several threads wait for one another, and the steps
+    of a small net take two to three times as long even when there is but one. NPROC=4 in the environment has it
+    otherwise. Only the command line does this, and not for a single experiment, which has all cores to itself.
+    """
+    os.environ.setdefault("NPROC", "1")
 
 
 def import_modules(names: Iterable[str]) -> None:

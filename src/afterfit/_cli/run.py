@@ -30,6 +30,7 @@ from afterfit._cli._app import (
     complete_job,
     import_modules,
     on_interrupt,
+    one_thread_each,
     print_verdict,
     readable,
     say,
@@ -92,6 +93,8 @@ def run(
     keeps what was observed. --fit and --generalise are how the runs are judged here, in words and in pictures; their
     files keep the task's own thresholds. Results go to a directory that is new, empty or of an earlier `afterfit run`.
     """
+    if not _is_experiment(job):
+        one_thread_each()
     import_modules(imports or [])
     entry, label, experiments = read_job(job, scale)  # before anything is loaded: a name may be refused at once
     from afterfit._base.files import write_atomically
@@ -145,9 +148,9 @@ def run(
 
 def read_job(job: str, scale: str | None) -> tuple[Entry | None, str, dict[str, Experiment]]:
     """The gallery entry if it is one, a name for the job, and its experiments by name."""
-    from afterfit.papers import find, is_python_file
+    from afterfit.papers import find
 
-    if job.endswith(".toml") or (Path(job).is_file() and not is_python_file(job)):
+    if _is_experiment(job):
         from afterfit._training.experiment import Experiment
 
         require(scale is None, f"--scale {scale} is for gallery entries: an experiment in a file has one setting.")
@@ -155,6 +158,13 @@ def read_job(job: str, scale: str | None) -> tuple[Entry | None, str, dict[str, 
         return None, label, {label: Experiment.from_toml(job)}
     entry, scale = find(job), scale or "paper"
     return entry, f"{entry.id} {scale}", entry.experiments(scale)
+
+
+def _is_experiment(job: str) -> bool:
+    """Whether a job is an experiment in a file, and not a gallery entry."""
+    from afterfit.papers import is_python_file
+
+    return job.endswith(".toml") or (Path(job).is_file() and not is_python_file(job))
 
 
 def parse_changes(changes: Sequence[str]) -> dict[str, Any]:

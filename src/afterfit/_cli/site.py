@@ -24,7 +24,7 @@ from afterfit._cli._app import (
     say,
     stop,
 )
-from afterfit._cli.verify import choose_entries, runs_kept
+from afterfit._cli.verify import choose_entries, folder_of_runs, runs_in
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -152,7 +152,8 @@ def _draw_all(entries: Sequence[Entry], scale: str, pictures: Path, quiet: bool)
     failed = 0
     with (
         on_interrupt(stop),  # a picture of runs that were cut short would be another
-        runs_kept(pictures, fresh=False) as store,
+        folder_of_runs(pictures, fresh=False) as folder,
+        runs_in(folder) as store,
         progress_bar("pictures", False if quiet else None, of=len(missing)) as show,
     ):
         for done, entry in enumerate(missing):

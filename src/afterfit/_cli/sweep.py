@@ -23,6 +23,7 @@ from afterfit._cli._app import (
     complain,
     complete_job,
     import_modules,
+    one_thread_each,
     say,
     warn_of_length,
 )
@@ -91,6 +92,7 @@ def sweep(
     from afterfit._base.errors import SweepFailed
     from afterfit._training.experiment import Experiment
 
+    one_thread_each()
     import_modules(imports or [])
     asked = _ask(job, scale, over or [], seeds, changes or [], store)
     assert isinstance(asked.spec, Experiment)  # one that can be run, being made here

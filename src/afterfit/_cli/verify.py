@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import os
 import shutil
 import sys
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 import typer
 
 from afterfit._base.errors import SpecError, error_in_words, nearest, require
+from afterfit._cli._apart import Task, measure_apart
 from afterfit._cli._app import (
     Quiet,
     cache_compilations,
@@ -23,6 +25,7 @@ from afterfit._cli._app import (
     complete_group,
     complete_scale,
     on_interrupt,
+    one_thread_each,
     say,
     stop,
 )
@@ -32,7 +35,7 @@ if TYPE_CHECKING:
     from afterfit.papers import Entry, Row
     from afterfit.papers._ledger import Ledger
 
-__all__ = ["choose_entries", "runs_kept", "verify"]
+__all__ = ["choose_entries", "folder_of_runs", "rows_of", "runs_in", "verify"]
 
 _STYLES = {"holds": "green", "erratum": "cyan", "fails": "yellow"}  # as recorded; else red
 
@@ -91,6 +94,7 @@ def verify(
     the check was seen to reject, or of a claim that fails to accept), erratum (what should have been printed, or
     null), as_recorded, and changed (what of the criterion was changed after numbers had been seen, or null).
     """
+    one_thread_each()
     from afterfit.papers._entry import check_scale
     from afterfit.papers._ledger import Ledger
 
@@ -108,17 +112,19 @@ def verify(
     errors = 0
     try:
         with (
-            on_interrupt(stop),
-            runs_kept(ledger_file, fresh) as store,
-        ):  # a claim must not be judged by a run that was cut short
-            for found in _rows(entries, scale, ledger, fresh, quiet):
+            on_interrupt(stop),  # a claim must not be judged by a run that was cut short
+            folder_of_runs(ledger_file, fresh) as folder,
+            runs_in(folder) as store,
+        ):
+            task = Task(tuple(ids or ()), scale, ledger_file, folder, fresh)
+            for found in _rows(entries, task, ledger, store, quiet):
                 if isinstance(found, str):
                     errors += 1
                     complain(f"error  {found}")
                     continue
                 table.show(*found)
                 if json_file not in (None, "-"):
-                    _write_json(Path(json_file), table.rows)
+                    _write_json(Path(json_file), table.rows_of(entries))
             if not errors and all(row.as_recorded for row in table.rows):
                 # They have served; else they are of use to who looks into it. Others are of a command that was stopped.
                 served = store.asked | {run.id for entry in entries for run in entry.experiments(scale).values()}
@@ -127,22 +133,34 @@ def verify(
                         store.remove(id)
     finally:
         if json_file == "-":
-            typer.echo(_as_json(table.rows), file=stdout)
+            typer.echo(_as_json(table.rows_of(entries)), file=stdout)
     say(_summary(table.rows, errors), bold=True, file=table.stream)
     if errors or not all(row.holds if strict else row.as_recorded for row in table.rows):
         raise typer.Exit(1)
 
 
 @contextlib.contextmanager
-def runs_kept(ledger: Path, fresh: bool) -> Iterator[Any]:
-    """A store for the runs, beside the ledger, where those of other code are removed; to be `fresh`, a new one.
-
-    It knows which of its runs it was `asked` for.
-    """
-    from afterfit._sweeps.store import Store
+def folder_of_runs(ledger: Path, fresh: bool) -> Iterator[Path]:
+    """Where runs are kept, beside the ledger, those of other code being removed; to be `fresh`, a new place."""
     from afterfit._training.experiment import is_id
-    from afterfit.papers._entry import keeping
     from afterfit.papers._ledger import code_of_runs
+
+    if fresh:
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+            yield Path(folder)
+        return
+    here = ledger.with_suffix(".runs") / code_of_runs()
+    for other in here.parent.glob("*"):
+        if other != here and is_id(other.name):
+            shutil.rmtree(other, ignore_errors=True)
+    yield here
+
+
+@contextlib.contextmanager
+def runs_in(folder: Path) -> Iterator[Any]:
+    """A store in which runs are kept as they end. It knows which of its runs it was `asked` for."""
+    from afterfit._sweeps.store import Store
+    from afterfit.papers._entry import keeping
 
     class Asked(Store):
         def __init__(self, url: Path):
@@ -153,16 +171,8 @@ def runs_kept(ledger: Path, fresh: bool) -> Iterator[Any]:
             self.asked.add(id)
             return super().load(id)
 
-    with contextlib.ExitStack() as stack:
-        if fresh:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        else:
-            folder = ledger.with_suffix(".runs") / code_of_runs()
-            for other in folder.parent.glob("*"):
-                if other != folder and is_id(other.name):
-                    shutil.rmtree(other, ignore_errors=True)
-        store = Asked(folder)
-        stack.enter_context(keeping(store))
+    store = Asked(folder)
+    with keeping(store):
         yield store
 
 
@@ -204,24 +214,57 @@ def choose_entries(ids: Sequence[str]) -> list[Entry]:
 
 
 def _rows(
-    entries: Sequence[Entry], scale: str, ledger: Ledger, fresh: bool, quiet: bool
+    entries: Sequence[Entry], task: Task, ledger: Ledger, store: Any, quiet: bool
 ) -> Iterator[tuple[Row, str] | str]:
-    """Every row with the day of its measurement if that was earlier, or what went wrong; a bar counts them."""
+    """Every row with the day of its measurement if that was earlier, or what went wrong; a bar counts them.
+
+    Entries of which something is to be measured go side by side where there are several, and cores for them.
+    """
     from afterfit._base.progress import progress_bar
+    from afterfit._sweeps.jobs import cores
 
     total = sum(len(entry.claims) for entry in entries)
     done = 0
     with progress_bar("claims", False if quiet else None, of=total) as show:
-        for entry in entries:
+
+        def share(part: float) -> None:
             # Runs come before the first row that they are for, and are at most a part of it.
-            found = _rows_of(entry, scale, ledger, fresh, lambda share: show(done + min(share, 0.99)))  # noqa: B023
-            for row in found:
-                done += 1
-                show(done)
-                yield row
+            show(done + min(part, 0.99))
+
+        missing = [k for k, entry in enumerate(entries) if task.fresh or not _all_kept(entry, task.scale, ledger)]
+        apart = sorted(missing, key=lambda k: -ledger.seconds(entries[k], task.scale)) if cores() > 1 else []
+        if len(apart) < 2:
+            apart = []
+        here = [entry for k, entry in enumerate(entries) if k not in apart]
+        found = itertools.chain.from_iterable(rows_of(e, task.scale, ledger, task.fresh, share) for e in here)
+        for row in itertools.chain(found, _rows_apart(entries, task, apart, cores(), store, share)):
+            done += 1
+            show(done)
+            yield row
 
 
-def _rows_of(
+def _rows_apart(
+    entries: Sequence[Entry], task: Task, places: Sequence[int], count: int, store: Any, show: Callable[[float], None]
+) -> Iterator[tuple[Row, str] | str]:
+    """The rows of the entries at these places, measured side by side by other processes."""
+    came: Counter[int] = Counter()
+    for place, what, value in measure_apart(task, places, count, show):
+        if what == "row":
+            came[place] += 1
+            yield value
+        elif what == "asked":
+            store.asked |= value
+        else:
+            entry = entries[place]
+            for _ in range(len(entry.claims) - came[place]):
+                yield f"{entry.id}: the process that measured it ended with {value}, perhaps for want of memory"
+
+
+def _all_kept(entry: Entry, scale: str, ledger: Ledger) -> bool:
+    return all(ledger.find(entry, claim, scale) is not None for claim in entry.claims)
+
+
+def rows_of(
     entry: Entry, scale: str, ledger: Ledger, fresh: bool, show: Callable[[float], None]
 ) -> Iterator[tuple[Row, str] | str]:
     """The rows of an entry: those that were kept first, and those that have to be measured."""
@@ -248,6 +291,11 @@ class _Table:
     stream: TextIO
     quiet: bool
     rows: list[Row] = dataclasses.field(default_factory=list)
+
+    def rows_of(self, entries: Sequence[Entry]) -> list[Row]:
+        """The rows in the order of their entries, in which they need not have come."""
+        order = {entry.id: place for place, entry in enumerate(entries)}
+        return sorted(self.rows, key=lambda row: order[row.id])
 
     def show(self, row: Row, date: str) -> None:
         """One row; `date` is when it was measured, if not now."""

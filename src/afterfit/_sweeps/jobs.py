@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from afterfit._base.errors import error_in_words
+from afterfit._base.errors import error_in_words, require
 from afterfit._sweeps.plan import Job
 from afterfit._training.run import Run
 from afterfit._training.train import run_together
@@ -24,8 +24,11 @@ log = logging.getLogger("afterfit.sweeps")
 
 
 def cores() -> int:
-    """How many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """How many cores this process may use, with its helpers: AFTERFIT_CORES of those that it is allowed."""
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    told = os.environ.get("AFTERFIT_CORES") or str(allowed)
+    require(told.isdecimal() and int(told) > 0, f"AFTERFIT_CORES wants a number of cores, such as 1, got {told!r}.")
+    return min(int(told), allowed)
 
 
 def search_path() -> str:

@@ -9,6 +9,7 @@ import functools
 import hashlib
 import importlib.util
 import json
+import math
 import os
 import sys
 from collections.abc import Iterator
@@ -49,6 +50,11 @@ class Ledger:
         kept = self.kept.get((entry.id, claim.words, scale))
         current = kept is not None and kept.code == _code(entry) and kept.versions == _versions()
         return kept if current else None
+
+    def seconds(self, entry: Entry, scale: str) -> float:
+        """How long the rows of an entry took when they were measured last, whatever the code; infinite if never."""
+        known = [kept for c in entry.claims if (kept := self.kept.get((entry.id, c.words, scale))) is not None]
+        return sum(kept.row.seconds for kept in known) if known else math.inf
 
     def keep(self, entry: Entry, row: Row) -> Kept:
         """Write a row down."""
