@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 
 import cvxpy as cp
@@ -244,11 +245,12 @@ def test_nuclear_norm_of_the_weights(model):
     np.testing.assert_allclose(own, sum(np.linalg.norm(params[k], "nuc") for k in "UV"), rtol=1e-12)
 
 
+@pytest.mark.parametrize("form", ["mean_square", "norm"])
 @pytest.mark.parametrize("biases", ["none", "hidden"])
-def test_sobolev_compares_slopes(biases):
+def test_sobolev_compares_slopes(biases, form):
     task, model = TeacherStudent(d=3, hidden=4, outputs=2, n=5, n_test=2), MLP((6,), biases)
     data = task.draw(np.random.default_rng(0))
-    penalty = Sobolev(0.1).bind(model, as_jax(data))
+    penalty = Sobolev(0.1, form=form).bind(model, as_jax(data))
     params = random_like(model.parameters(task.signature), np.random.default_rng(1))
     call, value = jax.jit(model.__call__), jax.jit(lambda p: penalty.value(p))
 
@@ -259,12 +261,24 @@ def test_sobolev_compares_slopes(biases):
                 np.asarray(call(as_jax(p), jnp.asarray(data.inputs + sign * 1e-6 * direction))) for sign in (1, -1)
             )
             total += np.sum(((up - down) / 2e-6 - data.slopes[:, :, k]) ** 2)
-        return total / 5  # (1/N) Σᵢ ‖·‖_F², Notsawo et al. (125)
+        return np.sqrt(total) if form == "norm" else total / 5  # (1/N) Σᵢ ‖·‖_F², Notsawo et al. (125)
 
     np.testing.assert_allclose(value(as_jax(params)), formula(params), rtol=1e-7)
     gradient = flat(jax.jit(lambda p: penalty.subgradient(p))(as_jax(params)))
     numerical = slope(lambda p: value(as_jax(p)), params)
     np.testing.assert_allclose(gradient, numerical, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("form", ["mean_square", "norm"])
+def test_sobolev_rests_at_the_teacher_s_slopes(form):
+    """There the norm has a kink, and the shortest of its subgradients is 0."""
+    task, model = TeacherStudent(d=3, hidden=4, outputs=2, n=5, n_test=2), MLP((6,))
+    params = as_jax(random_like(model.parameters(task.signature), np.random.default_rng(1)))
+    data = as_jax(task.draw(np.random.default_rng(0)))
+    own = jax.vmap(jax.jacobian(lambda x: model(params, x[None])[0]))(data.inputs)
+    penalty = Sobolev(0.1, form=form).bind(model, dataclasses.replace(data, slopes=own))
+    np.testing.assert_array_equal(flat(penalty.subgradient(params)), 0)
+    assert penalty.smooth is (form == "mean_square")
 
 
 @pytest.mark.parametrize(
@@ -287,6 +301,7 @@ def test_sobolev_compares_slopes(biases):
             "TeacherStudent",
         ),
         (lambda: Sobolev(1.0).value({"w": jnp.ones(3)}), "bind"),
+        (lambda: Sobolev(1.0, form="norms"), "'norms'.*'norm'"),
     ],
 )
 def test_refusals(attempt, message):

@@ -60,6 +60,7 @@ NOUNS = [
     penalties.GroupLasso(1e-5, 3),
     penalties.Nuclear(1e-5, "weights"),
     penalties.Sobolev(0.1),
+    penalties.Sobolev(0.1, form="norm"),
     penalties.Sum(2.0, (penalties.L1(0.1), penalties.Nuclear(0.2, "weights"))),
     dynamics.GradientDescent(0.1, 7, until="certain"),
     dynamics.ProximalGradient(0.1, 7, until="certain"),

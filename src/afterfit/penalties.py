@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from afterfit._base.errors import SpecError, nearest, require
-from afterfit._base.spec import Spec
+from afterfit._base.spec import Spec, later
 
 if TYPE_CHECKING:
     from afterfit.models import Model
@@ -389,12 +389,28 @@ class _NuclearOfWeights(Penalty):
 
 
 class Sobolev(Penalty):
-    """(1/N) Σᵢ ‖∂f/∂x(xᵢ) − ∂f*/∂x(xᵢ)‖_F², the slopes against the teacher's (Notsawo et al. 2025, (125)).
+    """How far the model's slopes at the training inputs are from the teacher's (Notsawo et al. 2025, §4).
+
+    `form="mean_square"` is (1/N) Σᵢ ‖∂f/∂x(xᵢ) − ∂f*/∂x(xᵢ)‖_F², their (125). `form="norm"` is √(Σᵢ ‖·‖_F²), the norm
+    of all differences together, neither squared nor divided by N, which is what their code has: it pulls with the same
+    force however small the differences are. Its gradient is taken to be 0 where they are all 0.
 
     Needs a task that knows the slopes of its teacher: `tasks.TeacherStudent`.
+
+    ```python
+    Sobolev(1e-3, form="norm")
+    ```
     """
 
-    smooth = True  # where the model's slopes are
+    form: str = later("mean_square")
+
+    def __check_init__(self):
+        kinds = ("mean_square", "norm")
+        require(self.form in kinds, f"unknown Sobolev.form {self.form!r}: {nearest(self.form, kinds)}")
+
+    @property
+    def smooth(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.form == "mean_square"  # where the model's slopes are
 
     def bind(self, model: Model, data: Data) -> Penalty:
         require(
@@ -402,25 +418,35 @@ class Sobolev(Penalty):
             "Sobolev compares the model's slopes with the teacher's, and this task knows none: "
             "use tasks.TeacherStudent.",
         )
-        return _BoundSobolev(strength=self.strength, model=model, inputs=data.inputs, slopes=data.slopes)
+        return _BoundSobolev(self.strength, model, data.inputs, data.slopes, self.form)
 
     def value(self, params: PyTree[Array]) -> Float[Array, ""]:
         raise SpecError("Sobolev depends on the model and the data: call bind(model, data) first, as train does.")
 
 
 class _BoundSobolev(Penalty):
-    smooth = True  # where the model's slopes are
-
     model: Any
     inputs: Any
     slopes: Any
+    form: str
+
+    @property
+    def smooth(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.form == "mean_square"  # where the model's slopes are
 
     def value(self, params: PyTree[Array]) -> Float[Array, ""]:
         def slope(x: Float[Array, " d"]) -> Float[Array, "c d"]:
             return jax.jacobian(lambda x: self.model(params, x[None])[0])(x)
 
         slopes = jax.vmap(slope)(self.inputs)
-        return jnp.sum((slopes.reshape(self.slopes.shape) - self.slopes) ** 2) / self.slopes.shape[0]
+        squares = jnp.sum((slopes.reshape(self.slopes.shape) - self.slopes) ** 2)
+        return _root(squares) if self.form == "norm" else squares / self.slopes.shape[0]
+
+
+def _root(squares: Float[Array, ""]) -> Float[Array, ""]:
+    """√squares; at 0, where that has no derivative, one of 0."""
+    there = squares > 0
+    return jnp.where(there, jnp.sqrt(jnp.where(there, squares, 1.0)), 0.0)
 
 
 class Sum(Penalty):
