@@ -1,14 +1,14 @@
 """A ReLU teacher and its student (§4, App. H.3): the setting of Figs 10 and 11, what is read off a run, and its picture.
 
-The settings are those of the authors' notebooks. Where the text says something else, the entries say what.
+The setting is that of the authors' notebooks; where the text has another, the entries say so.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -21,31 +21,43 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = [
+    "FITTED",
+    "GENERALISED",
+    "SIZES",
     "At",
     "Size",
     "Student",
     "draw_curves",
     "draw_times",
     "exponents",
-    "grouped_by",
+    "fits_first",
+    "in_order",
     "in_steps",
-    "ordered",
+    "inverse",
+    "inverse_times",
     "student",
+    "with_least_training",
 ]
 
+FITTED = 0.1  # relative training error of a run that has memorised: what a strong penalty leaves is 0.05 and more
+GENERALISED = 0.9  # relative test error of one that has generalised: a tenth less than that of f = 0, which has 1
+_IN_ORDER = 0.9  # share of pairs: half is chance, and under Adam α and β do not count alike
 _MARKERS = "so^vDP"
 
 
 class Size(NamedTuple):
-    """(d, r, N) of App. H.3.2: inputs, hidden units of teacher and student, training examples."""
+    """(d, r, N) of App. H.3.2: inputs, hidden units of the teacher and of the student, training examples."""
 
     d: int
     r: int
     N: int
 
 
+SIZES = {"paper": Size(100, 500, 100), "quick": Size(20, 100, 20)}  # App. H.3.2; a fifth of it
+
+
 class At(NamedTuple):
-    """A cell of a grid: the penalty, the step α, the strength β, the draw."""
+    """A place in a figure's grid, and the draw."""
 
     penalty: str
     α: float
@@ -56,9 +68,9 @@ class At(NamedTuple):
 def student(size: Size, penalty: af.penalties.Penalty, alpha: float, steps: int, seed: int) -> af.Experiment:
     """Adam with step α on the data of a teacher B* ReLU(A*x) with c = 2 outputs, x, A*, r·B* ~ N(0, 1).
 
-    The student has the teacher's shape, no biases, and starts from N(0, 1/r) in A and N(0, 1/c) in B. The loss
-    (1/2N) Σ ‖f − y‖² is that of the text and, for c = 2, the mean over N·c of the notebook, which has 1000 test
-    examples, full batches and single precision.
+    The student has the teacher's shape and no biases, and starts from N(0, 1/r) in A and N(0, 1/c) in B. The loss
+    (1/2N) Σ ‖f − y‖² is that of the text and, with c = 2, the mean over N·c of the notebooks. From these are 1000 test
+    examples, full batches, Adam with PyTorch's defaults and single precision.
     """
     return af.Experiment(
         task=af.tasks.TeacherStudent(d=size.d, hidden=size.r, outputs=2, n=size.N, n_test=1000, precision="single"),
@@ -67,6 +79,7 @@ def student(size: Size, penalty: af.penalties.Penalty, alpha: float, steps: int,
         dynamics=af.dynamics.Adam(alpha, steps),
         init=af.inits.ScaledGaussian(1.0),
         seed=seed,
+        observations=120,
     )
 
 
@@ -74,9 +87,9 @@ def student(size: Size, penalty: af.penalties.Penalty, alpha: float, steps: int,
 class Student:
     """A run of `student` by its numbers. Times are steps; inf where they do not come.
 
-    `t1` is the first step with a relative training error ‖f − y‖/‖y‖ of `FITTED` or less, `t2` the first with a test
-    error of `GENERALISED` or less. `least` is the first observed step with the smallest test loss, which is what the
-    notebooks draw for t₂; where that is the last one the loss is still falling, and it is inf.
+    `t1` is the first step with a relative training error ‖f − y‖/‖y‖ ≤ 0.1, `t2` the first with a test error ≤ 0.9.
+    `least` is the first observed step at which the test loss is smallest, which is what the notebooks draw for t₂;
+    where that is the last step the loss is still falling, and it is inf.
     """
 
     run: af.Run = dataclasses.field(repr=False)
@@ -111,3 +124,120 @@ class Student:
     def delay(self) -> float:
         """t₂ − t₁."""
         return self.t2 - self.t1 if self.t2 < np.inf else np.inf
+
+
+def in_steps(cell: Student) -> af.Verdict:
+    """The verdict with t₁ and t₂ for its times, counted in steps."""
+    times = {name: t if t < np.inf else None for name, t in (("t_fit", cell.t1), ("t_gen", cell.t2))}
+    return dataclasses.replace(cell.run.diagnose(fit=FITTED, generalise=GENERALISED), **times)
+
+
+def _of_draw(cells: Sequence[Student]) -> dict[int, list[Student]]:
+    """Runs by their seeds."""
+    return {seed: [c for c in cells if c.seed == seed] for seed in dict.fromkeys(c.seed for c in cells)}
+
+
+def in_order(cells: Sequence[Student], time: Callable[[Student], float]) -> Finding:
+    """Whether a smaller αβ has the longer time: on every draw, of nine pairs in ten.
+
+    All pairs of runs with different αβ are asked; a time that does not come is longer than one that does, and two that
+    do not come say nothing.
+    """
+    shares = []
+    for group in _of_draw(cells).values():
+        pairs = [(c, other) for c, other in itertools.permutations(group, 2) if c.product < 0.99 * other.product]
+        times = [(time(c), time(other)) for c, other in pairs]
+        right = [longer > shorter for longer, shorter in times if min(longer, shorter) < np.inf]
+        shares.append((sum(right), len(right)))
+    came = [time(c) for c in cells if time(c) < np.inf]
+    words = ", ".join(f"{right} of {of}" for right, of in shares)
+    return Finding(
+        f"pairs in order by draw: {words}; {min(came):.3g} to {max(came):.3g} steps, of {len(cells) - len(came)} of "
+        f"{len(cells)} runs more than were made",
+        all(right >= _IN_ORDER * of > 0 for right, of in shares),
+    )
+
+
+def exponents(cells: Sequence[Student], time: Callable[[Student], float]) -> dict[str, Interval]:
+    """p and q of a time ∝ α^p β^q, each along its own with a constant for every draw and value of the other."""
+    came = [c for c in cells if time(c) < np.inf]
+
+    def along(knob: str, fixed: str) -> Interval:
+        groups: dict[tuple[int, float], list[tuple[float, float]]] = {}
+        for c in came:
+            groups.setdefault((c.seed, getattr(c, fixed)), []).append((np.log(getattr(c, knob)), np.log(time(c))))
+        return slope_within([group for group in groups.values() if len(group) > 1])
+
+    return {"α": along("alpha", "beta"), "β": along("beta", "alpha")}
+
+
+def inverse(laws: Mapping[str, Mapping[str, Interval]]) -> Finding:
+    """Whether times fall with α and with β, and slower than 1/α and 1/β: exponents between −1 and 0 by their intervals.
+
+    `laws` are exponents by penalty.
+    """
+    words = [f"{name}: α^p β^q with p = {law['α']}, q = {law['β']}" for name, law in laws.items()]
+    each = [interval for law in laws.values() for interval in law.values()]
+    return Finding("; ".join(words), all(-1 < interval.low and interval.high < 0 for interval in each))
+
+
+def with_least_training(cells: Sequence[Student]) -> list[Student]:
+    """Runs with the step of the smallest training loss in place of that of the smallest test loss."""
+
+    def step(c: Student) -> float:
+        return float(c.run.curves["step"].values[np.argmin(c.run.curves["train_loss"].values)])
+
+    return [dataclasses.replace(c, least=step(c)) for c in cells]
+
+
+def inverse_times(cells: Sequence[Student]) -> Callable[[Student], float]:
+    """Delays that are made up: 1/(αβ), with the scatter of those of the runs about a law α^p β^q, in another order."""
+    came = [c for c in cells if c.delay < np.inf]
+    knobs = np.array([(1.0, np.log(c.alpha), np.log(c.beta)) for c in came])
+    seen = np.log([c.delay for c in came])
+    scatter = np.random.default_rng(0).permutation(seen - knobs @ np.linalg.lstsq(knobs, seen)[0])
+    made_up = {id(c): float(np.exp(off)) / c.product for c, off in zip(came, scatter, strict=True)}
+    return lambda c: made_up.get(id(c), np.inf)
+
+
+def fits_first(cells: Sequence[Student]) -> Finding:
+    """Whether runs memorise, and generalise after ten times as many steps or more."""
+    # An order of magnitude, the least that is to be seen on a logarithmic axis.
+    ratios = [c.t2 / c.t1 if c.t1 < np.inf else np.nan for c in cells]
+    words = ", ".join(f"{c.t1:.3g} and {c.t2:.3g}" for c in cells)
+    return Finding(f"t₁ and t₂ by draw: {words} steps", all(10 <= ratio < np.inf for ratio in ratios))
+
+
+def draw_curves(ax: Axes, cells: Sequence[Student]) -> None:
+    """Training and test loss over steps, a shade for each β."""
+    from matplotlib import colormaps
+
+    cells = sorted(cells, key=lambda c: c.beta)
+    for cell, shade in zip(cells, colormaps["viridis"](np.linspace(0.85, 0.0, len(cells))), strict=True):
+        curves = cell.run.curves.isel(time=slice(1, None))
+        label = rf"$\beta={af.plot.mathtext(cell.beta)}$"
+        ax.plot(curves["step"], curves["test_loss"], color=shade, lw=1.8, label=label)
+        ax.plot(curves["step"], curves["train_loss"], color=shade, lw=0.9, ls="--")
+    y = cells[0].run.data.test_targets
+    ax.axhline(0.5 * float(np.mean(np.sum(y**2, axis=1))), color="0.4", lw=1.0, ls=(0, (1, 2)))
+    ax.set(xscale="log", yscale="log", xlabel="training step", ylabel="loss")
+    ax.set_ylim(bottom=1e-6)
+
+
+def draw_times(ax: Axes, cells: Sequence[Student]) -> None:
+    """t₂ over αβ, by the threshold and by the smallest test loss, beside a line of slope −1."""
+    alphas = sorted({c.alpha for c in cells})
+    for alpha, marker in zip(alphas, _MARKERS, strict=False):
+        here = [c for c in cells if c.alpha == alpha]
+        for time, colour, filled in (("t2", "#D55E00", True), ("least", "#222222", False)):
+            came = [c for c in here if getattr(c, time) < np.inf]
+            look = {"marker": marker, "ls": "", "color": colour, "ms": 5.5, "mfc": colour if filled else "none"}
+            ax.plot([c.product for c in came], [getattr(c, time) for c in came], **look)
+        ax.plot([], [], marker=marker, ls="", color="0.3", label=rf"$\alpha={af.plot.mathtext(alpha)}$")
+    ax.plot([], [], marker="o", ls="", color="#D55E00", label=f"$t_2$: test error ≤ {GENERALISED}")
+    ax.plot([], [], marker="o", ls="", color="#222222", mfc="none", label="$t_2$: test loss smallest")
+    ends = np.array([min(c.product for c in cells), max(c.product for c in cells)])
+    top = max((c.t2 for c in cells if c.t2 < np.inf), default=1.0)
+    ax.plot(ends, top * ends[0] / ends, color="k", ls=":", lw=1.2, label=r"slope of $1/(\alpha\beta)$")
+    ax.set(xscale="log", yscale="log", xlabel=r"$\alpha\beta$", ylabel="steps")
+    ax.set_ylim(bottom=0.5 * min(min(c.t2, c.least) for c in cells), top=3 * top)
