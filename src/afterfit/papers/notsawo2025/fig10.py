@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -13,19 +13,20 @@ import afterfit as af
 from afterfit.papers import Entry, Finding, claim, control, once
 from afterfit.papers.notsawo2025 import PAPER
 from afterfit.papers.notsawo2025.teacher import (
+    ROUGHLY,
     SIZES,
     At,
     Student,
+    delays_in_order,
     draw_curves,
     draw_times,
     exponents,
     fits_first,
     in_order,
     in_steps,
-    inverse,
     inverse_times,
+    slower,
     student,
-    with_least_training,
 )
 
 if TYPE_CHECKING:
@@ -45,8 +46,9 @@ class _Grid(NamedTuple):
     steps: int
 
 
-# The notebook (TS, cells 9 to 17) has α = 1e-4, 5.5e-4, 1e-3, 5.5e-3, 1e-2, 5.5e-2, of which Fig. 10 shows the first, third
-# and fourth, β = 1e-7, …, 1e-1 by decades, and 10⁶ steps for each. Here are those β whose t₂ comes in some thousand steps.
+# The notebook (TS, cells 9 to 17) has α = 1e-4, 5.5e-4, 1e-3, 5.5e-3, 1e-2, 5.5e-2, of which Fig. 10 shows the first,
+# third and fourth, β = 1e-7, …, 1e-1 by decades, and 10⁶ steps for each. Here are those β whose t₂ comes in some
+# thousand steps, and of L1 two more.
 _GRIDS = {
     "paper": {
         "L1": _Grid((1e-3, 1e-4, 5.5e-3), (1e-3, 1e-1, 1e-2, 1e-4, 1e-5), 12_000),
@@ -55,10 +57,10 @@ _GRIDS = {
         "decay": _Grid((5.5e-3,), (1e-2, 1e-1, 1e-3), 8_000),
     },
     "quick": {
-        "L1": _Grid((5.5e-3, 1e-3, 1e-2), (1e-3, 1e-1, 1e-2), 4_000),
-        "L2": _Grid((5.5e-3, 1e-3, 1e-2), (1e-2, 1e-1, 1e-3), 4_000),
-        "nuclear": _Grid((5.5e-3, 1e-2), (1e-2, 1e-1), 1_500),
-        "decay": _Grid((5.5e-3,), (1e-2, 1e-1, 1e-3), 3_000),
+        "L1": _Grid((5.5e-3, 1e-2), (1e-3, 1e-1, 1e-2), 2_800),
+        "L2": _Grid((5.5e-3, 1e-2), (1e-2, 1e-1, 1e-3), 2_500),
+        "nuclear": _Grid((5.5e-3, 1e-2), (1e-2, 1e-1), 1_200),
+        "decay": _Grid((5.5e-3,), (1e-2, 1e-1, 1e-3), 2_000),
     },
 }
 _SEEDS = (101, 102, 103)  # the notebook draws teacher, data and student without a seed
@@ -74,7 +76,7 @@ class Fig10(Entry):
         "(1/2N) Σ ‖f − y‖² by Adam with step α, with β times a penalty added to the loss: Σ|θᵢ| (Figs 10, 31), the "
         "Frobenius norms of A and of B, not squared (Fig. 32), or their nuclear norms (Fig. 33). This is the authors' "
         "notebook; the text says ℓ₂ for the second and calls it weight decay elsewhere, and ½‖θ‖² is run as well. t₁ "
-        "is the first step with a relative training error of 0.1, t₂ that with a relative test error of 0.9, a tenth "
+        "is the first step with a relative training error of 0.2, t₂ that with a relative test error of 0.9, a tenth "
         "less than of f = 0. The notebook has for t₂ the step at which the test loss is smallest, of all that are "
         "shown; both are asked. The text has neither. The notebook goes on for 10⁶ steps, for β down to 10⁻⁷; here are "
         "the β for which t₂ comes within 12 000 (nuclear: 4000) steps at some α, on three draws."
@@ -84,11 +86,10 @@ class Fig10(Entry):
         "seen of that in the data, and the rest is the test error of the memorising student; what the penalty does "
         "then is to take the rest away. N = d examples say little more of the teacher than its linear part: the test "
         "error ends at some two thirds of that of f = 0. (2) After its least value the test error rises by a tenth or "
-        "so, and a strong penalty goes on to bring all weights to 0, where the error is 1. So the smallest test loss "
-        "is at a step of its own. Where the loss stays level afterwards that is any step. (3) Adam divides a gradient "
-        "by the root of the mean of its squares, about 1/(1 − β₂) = 1000 steps long. In a step of the length α a "
-        "penalty counts for as much as it has in that mean, and not for αβ: t₂ falls with α and with β, and slower "
-        "than 1/α and 1/β."
+        "so, and a strong penalty goes on to bring weights to 0, f = 0 with all of them. So the smallest test loss is at "
+        "a step of its own; where the loss stays level after its fall, it is at any step. (3) Adam divides a gradient by "
+        "the root of the mean of its squares, over about a thousand steps. There the penalty's is held against what was "
+        "left of the loss's, and not against a fixed size: t₂ falls with β, and slower than 1/β."
     )
 
     def runs(self, scale: str) -> dict[str, dict[At, af.Experiment]]:
@@ -147,7 +148,7 @@ class Fig10(Entry):
 
     @claim("L1: the smaller αβ, the longer the delay", says="the smaller αβ, the longer the delay (Figs 10, 31)")
     def order_l1(self, l1: _Cells) -> Finding:
-        return in_order([c for c in l1 if c.t1 < np.inf], lambda c: c.delay)
+        return delays_in_order(l1)
 
     @control(order_l1, "t₁ in place of the delay")
     def no_order_of_fits_l1(self, l1: _Cells) -> Finding:
@@ -158,7 +159,7 @@ class Fig10(Entry):
         says="the smaller αβ, the longer the delay (Fig. 32)",
     )
     def order_l2(self, l2: _Cells) -> Finding:
-        return in_order([c for c in l2 if c.t1 < np.inf], lambda c: c.delay)
+        return delays_in_order(l2)
 
     @control(order_l2, "t₁ in place of the delay")
     def no_order_of_fits_l2(self, l2: _Cells) -> Finding:
@@ -169,7 +170,7 @@ class Fig10(Entry):
         says="the smaller αβ, the longer the delay (Fig. 33)",
     )
     def order_nuclear(self, nuclear_norm: _Cells) -> Finding:
-        return in_order([c for c in nuclear_norm if c.t1 < np.inf], lambda c: c.delay)
+        return delays_in_order(nuclear_norm)
 
     @control(order_nuclear, "t₁ in place of the delay")
     def no_order_of_fits_nuclear(self, nuclear_norm: _Cells) -> Finding:
@@ -180,31 +181,27 @@ class Fig10(Entry):
         says="the steps that the notebook draws",
     )
     def order_of_smallest(self, l1: _Cells, l2: _Cells, nuclear_norm: _Cells) -> Finding:
-        found = {name: in_order(cells, lambda c: c.least) for name, cells in _named(l1, l2, nuclear_norm).items()}
-        return Finding(
-            "; ".join(f"{name}: {finding.measured}" for name, finding in found.items()),
-            all(finding.holds for finding in found.values()),
-        )
+        return _roughly_in_order(_named(l1, l2, nuclear_norm), lambda c: c.least)
 
-    @control(order_of_smallest, "the step of the smallest training loss")
-    def no_order_of_smallest_training(self, l1: _Cells, l2: _Cells, nuclear_norm: _Cells) -> Finding:
-        return self.order_of_smallest(*map(with_least_training, (l1, l2, nuclear_norm)))
+    @control(order_of_smallest, "t₁ in place of it")
+    def no_order_of_fits(self, l1: _Cells, l2: _Cells, nuclear_norm: _Cells) -> Finding:
+        return _roughly_in_order(_named(l1, l2, nuclear_norm), lambda c: c.t1)
 
     @claim(
-        "under Adam the delay falls with α and with β, and slower than 1/(αβ)",
-        says="not in the paper, whose Δt ∝ 1/(αβ) is for descent (Thm 2.1)",
+        "under Adam t₂ falls with α, and with β slower than 1/β",
+        says="not in the paper, whose 1/(αβ) is for descent (Thm 2.1)",
     )
     def slower_than_inverse(self, l1: _Cells, l2: _Cells, nuclear_norm: _Cells) -> Finding:
         named = _named(l1, l2, nuclear_norm)
-        return inverse({name: exponents(cells, lambda c: c.delay) for name, cells in named.items()})
+        return slower({name: exponents(cells, lambda c: c.t2) for name, cells in named.items()})
 
     @control(slower_than_inverse, "steps that are made up, 1/(αβ) with the scatter that was measured")
     def would_be_inverse(self, l1: _Cells, l2: _Cells, nuclear_norm: _Cells) -> Finding:
         named = _named(l1, l2, nuclear_norm)
-        return inverse({name: exponents(cells, inverse_times(cells)) for name, cells in named.items()})
+        return slower({name: exponents(cells, inverse_times(cells)) for name, cells in named.items()})
 
     @claim(
-        "the early fall of the test loss is one of the output's size: the best multiple of it is no better than f = 0",
+        "the early fall of the test error, up to t₁, is one of the output's size: its best multiple gets no better",
         says="not in the paper, in whose figures the test loss falls at once",
     )
     def early_fall(self, alone: _Cells) -> Finding:
@@ -219,7 +216,7 @@ class Fig10(Entry):
         says="ℓ₂ is weight decay in the text",
     )
     def order_decay(self, decay: _Runs) -> Finding:
-        return in_order([Student.of(run) for run in decay.values()], lambda c: c.delay)
+        return delays_in_order([Student.of(run) for run in decay.values()])
 
     @control(order_decay, "t₁ in place of the delay")
     def no_order_of_fits_decay(self, decay: _Runs) -> Finding:
@@ -245,20 +242,29 @@ def _named(l1: _Cells, l2: _Cells, nuclear: _Cells) -> dict[str, _Cells]:
     return {"L1": l1, "L2": l2, "nuclear norm": nuclear}
 
 
+def _roughly_in_order(named: Mapping[str, _Cells], time: Callable[[Student], float]) -> Finding:
+    # Four pairs in five: where the loss is level after its fall, the smallest of it is at any step.
+    found = {name: in_order(cells, time, ROUGHLY) for name, cells in named.items()}
+    return Finding(
+        "; ".join(f"{name}: {finding.measured}" for name, finding in found.items()),
+        all(finding.holds for finding in found.values()),
+    )
+
+
 def _fall_of_size(runs: list[tuple[af.Run, float]]) -> Finding:
-    # The output times the factor that suits the test data best has the error √(1 − cos²), cos that between f and y; it
-    # is 1 for an output that says nothing of y. To fall is by a quarter or more, in the error; no better, by 0.05.
-    falls, sizes, words = [], [], []
+    # The output times the factor that suits the test data best has the error √(1 − cos²), cos that between f and y. The
+    # error falls by a fifth or more, and that of the best multiple by no more than 0.05.
+    falls, better, words = [], [], []
     for run, step in runs:
         errors = [_errors(run, params) for params in (run.checkpoints[0], run.checkpoints.near(step * _alpha(run)))]
         (start, free_start), (end, free_end) = errors
         falls.append(1 - end / start)
-        sizes.append(min(free_start, free_end))
+        better.append(free_start - free_end)
         words.append(f"{start:.3g} to {end:.3g}, of the best multiple {free_start:.3f} to {free_end:.3f}")
     return Finding(
         f"relative test errors from the start to step {', '.join(f'{step:.3g}' for _, step in runs)}: "
         + "; ".join(words),
-        min(falls) >= 0.25 and min(sizes) >= 0.95,
+        min(falls) >= 0.2 and max(better) <= 0.05,
     )
 
 
@@ -266,7 +272,7 @@ def _alpha(run: af.Run) -> float:
     return run.spec["dynamics"]["lr"]
 
 
-def _errors(run: af.Run, params: dict) -> tuple[float, float]:
+def _errors(run: af.Run, params: Any) -> tuple[float, float]:
     """‖f − y‖/‖y‖ on the test data, and the least ‖cf − y‖/‖y‖ of a multiple of f."""
     A, B = (layer["weight"] for layer in params["layers"])
     f, y = (np.maximum(run.data.test_inputs @ A.T, 0) @ B.T).ravel(), run.data.test_targets.ravel()

@@ -12,19 +12,20 @@ import afterfit as af
 from afterfit.papers import Entry, Finding, claim, control, once
 from afterfit.papers.notsawo2025 import PAPER
 from afterfit.papers.notsawo2025.teacher import (
+    ROUGHLY,
     SIZES,
     At,
     Student,
+    delays_in_order,
     draw_curves,
     draw_times,
     exponents,
     fits_first,
     in_order,
     in_steps,
-    inverse,
     inverse_times,
+    slower,
     student,
-    with_least_training,
 )
 
 if TYPE_CHECKING:
@@ -35,10 +36,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Fig11"]
 
-# The notebook (SOB, cells 9 to 17) has α = 1e-4, 5.5e-4, 1e-3, 5.5e-3, 1e-2, 5.5e-2, β = 1e-7, …, 1e-1 by decades, and 10⁵
-# steps for each. Here are those whose t₂ comes in some thousand steps.
-_ALPHAS, _BETAS = (5.5e-3, 1e-3, 1e-2), (1e-2, 1e-1, 1e-3)
-_STEPS = {"paper": 5_000, "quick": 4_000}
+# The notebook (SOB, cells 9 to 17) has α = 1e-4, 5.5e-4, 1e-3, 5.5e-3, 1e-2, 5.5e-2, β = 1e-7, …, 1e-1 by decades, and
+# 10⁵ steps for each. Here are those whose t₂ comes in some thousand steps.
+_ALPHAS = {"paper": (5.5e-3, 1e-3, 1e-2), "quick": (5.5e-3, 1e-2)}
+_BETAS = (1e-2, 1e-1, 1e-3)
+_STEPS = {"paper": 5_000, "quick": 3_500}
+_STRONGER = (1e-1, 1.0, 1e-2)  # β of the text's penalty, which takes longer
 _SEEDS = (101, 102, 103)  # the notebook draws teacher, data and student without a seed
 
 
@@ -66,14 +69,14 @@ class Fig11(Entry):
         def sobolev(α: float, β: float, seed: int, form: str = "norm") -> af.Experiment:
             return student(SIZES[scale], af.penalties.Sobolev(β, form=form), α, _STEPS[scale], seed)
 
-        places = itertools.product(_SEEDS, _ALPHAS, _BETAS)
+        alphas = _ALPHAS[scale]
+        places = itertools.product(_SEEDS, alphas, _BETAS)
         grid = {At("Sobolev", α, β, seed): sobolev(α, β, seed) for seed, α, β in places}
         text = {
-            At("text", α, β, seed): sobolev(α, β, seed, "mean_square").set({"task.reduction": "mean"})
-            for (_, α, β, seed) in grid
-            if α == _ALPHAS[0]
+            At("text", alphas[0], β, seed): sobolev(alphas[0], β, seed, "mean_square").set({"task.reduction": "mean"})
+            for seed, β in itertools.product(_SEEDS, _STRONGER)
         }
-        free = {At("none", _ALPHAS[0], 0.0, seed): sobolev(_ALPHAS[0], 0.0, seed) for seed in _SEEDS}
+        free = {At("none", alphas[0], 0.0, seed): sobolev(alphas[0], 0.0, seed) for seed in _SEEDS}
         return {"grid": grid, "text": text, "free": free}
 
     def picture(self, cells: _Cells, as_printed: _Cells) -> Figure:
@@ -108,7 +111,7 @@ class Fig11(Entry):
     @once
     def alone(self, cells: _Cells) -> _Cells:
         """The run of each draw that is looked at by itself."""
-        return [c for c in cells if (c.alpha, c.beta) == (_ALPHAS[0], _BETAS[0])]
+        return [c for c in cells if (c.alpha, c.beta) == (cells[0].alpha, cells[0].beta)]
 
     @claim(
         "it memorises, and generalises ten times as many steps later or more",
@@ -126,7 +129,7 @@ class Fig11(Entry):
         says="large αβ values lead to faster grokking (Figs 11, 34)",
     )
     def order(self, cells: _Cells) -> Finding:
-        return in_order([c for c in cells if c.t1 < np.inf], lambda c: c.delay)
+        return delays_in_order(cells)
 
     @control(order, "t₁ in place of the delay")
     def no_order_of_fits(self, cells: _Cells) -> Finding:
@@ -137,29 +140,30 @@ class Fig11(Entry):
         says="the steps that the notebook draws",
     )
     def order_of_smallest(self, cells: _Cells) -> Finding:
-        return in_order(cells, lambda c: c.least)
+        # Four pairs in five: where the loss is level after its fall, the smallest of it is at any step.
+        return in_order(cells, lambda c: c.least, ROUGHLY)
 
-    @control(order_of_smallest, "the step of the smallest training loss")
-    def no_order_of_smallest_training(self, cells: _Cells) -> Finding:
-        return self.order_of_smallest(with_least_training(cells))
+    @control(order_of_smallest, "t₁ in place of it")
+    def no_rough_order_of_fits(self, cells: _Cells) -> Finding:
+        return in_order(cells, lambda c: c.t1, ROUGHLY)
 
     @claim(
-        "under Adam the delay falls with α and with β, and slower than 1/(αβ)",
-        says="not in the paper, whose Δt ∝ 1/(αβ) is for descent (Thm 2.1)",
+        "under Adam t₂ falls with α, and with β slower than 1/β",
+        says="not in the paper, whose 1/(αβ) is for descent (Thm 2.1)",
     )
     def slower_than_inverse(self, cells: _Cells) -> Finding:
-        return inverse({"Sobolev": exponents(cells, lambda c: c.delay)})
+        return slower({"Sobolev": exponents(cells, lambda c: c.t2)})
 
     @control(slower_than_inverse, "steps that are made up, 1/(αβ) with the scatter that was measured")
     def would_be_inverse(self, cells: _Cells) -> Finding:
-        return inverse({"Sobolev": exponents(cells, inverse_times(cells))})
+        return slower({"Sobolev": exponents(cells, inverse_times(cells))})
 
     @claim(
         "with the penalty and the loss of the text: the larger β, the faster the grokking",
         says="β/N Σ ‖∂y/∂x − ∂y*/∂x‖_F², with 1/N before the loss (125)",
     )
     def order_as_printed(self, as_printed: _Cells) -> Finding:
-        return in_order(as_printed, lambda c: c.delay)
+        return delays_in_order(as_printed)
 
     @control(order_as_printed, "t₁ in place of the delay")
     def no_order_of_fits_as_printed(self, as_printed: _Cells) -> Finding:
