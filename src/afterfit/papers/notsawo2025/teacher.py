@@ -36,6 +36,7 @@ __all__ = [
     "in_order",
     "in_steps",
     "inverse_times",
+    "reversed_strengths",
     "slower",
     "student",
 ]
@@ -168,6 +169,13 @@ def in_order(cells: Sequence[Student], time: Callable[[Student], float], enough:
 def delays_in_order(cells: Sequence[Student]) -> Finding:
     """Whether of runs that memorise a smaller αβ has the longer delay."""
     return in_order([c for c in cells if c.memorises], lambda c: c.delay)
+
+
+def reversed_strengths(cells: Sequence[Student]) -> list[Student]:
+    """The same runs with the order of β reversed."""
+    betas = sorted({c.beta for c in cells})
+    exchanged = dict(zip(betas, reversed(betas), strict=True))
+    return [dataclasses.replace(c, beta=exchanged[c.beta]) for c in cells]
 
 
 def exponents(cells: Sequence[Student], time: Callable[[Student], float]) -> dict[str, Interval]:
