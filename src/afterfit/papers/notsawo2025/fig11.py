@@ -43,7 +43,7 @@ _ALPHAS = {"paper": (5.5e-3, 1e-3, 1e-2), "quick": (5.5e-3, 1e-2)}
 _BETAS = (1e-2, 1e-1, 1e-3)
 _STEPS = {"paper": 5_000, "quick": 3_500}
 _STRONGER = (1e-1, 1.0, 1e-2)  # β of the text's penalty, which takes longer
-_SEEDS = (101, 102, 103)  # the notebook draws teacher, data and student without a seed
+_SEEDS = (1, 2, 3)  # the notebook draws teacher, data and student without a seed
 
 
 class Fig11(Entry):
