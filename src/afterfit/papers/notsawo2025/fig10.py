@@ -87,10 +87,10 @@ class Fig10(Entry):
         "seen of that in the data, and the rest is the test error of the memorising student; what the penalty does "
         "then is to take the rest away. N = d examples say little more of the teacher than its linear part: the test "
         "error ends at some two thirds of that of f = 0. (2) After its least value the test error rises by a tenth or "
-        "so, and a strong penalty goes on to bring weights to 0, f = 0 with all of them. So the smallest test loss is at "
-        "a step of its own; where the loss stays level after its fall, it is at any step. (3) Adam divides a gradient by "
-        "the root of the mean of its squares, over about a thousand steps. There the penalty's is held against what was "
-        "left of the loss's, and not against a fixed size: t₂ falls with β, and slower than 1/β."
+        "so, and a strong penalty goes on to bring weights to 0, f = 0 with all of them. So the smallest test loss is "
+        "at a step of its own; where the loss stays level after its fall, it is at any step. (3) Adam divides a "
+        "gradient by the root of the mean of its squares, over about a thousand steps. There the penalty's is held "
+        "against what was left of the loss's, and not against a fixed size: t₂ falls with β, and slower than 1/β."
     )
 
     def runs(self, scale: str) -> dict[str, dict[At, af.Experiment]]:
@@ -102,20 +102,20 @@ class Fig10(Entry):
         return {**groups, "free": free}
 
     def picture(self, l1: _Cells, l2: _Cells, nuclear_norm: _Cells) -> Figure:
-        figure = af.plot.Figure(figsize=(16, 12.5), layout="constrained")
-        for row, (name, cells) in zip(figure.subplots(3, 4), _named(l1, l2, nuclear_norm).items(), strict=True):
+        columns = 1 + len({c.alpha for c in l1})  # as many α of each penalty
+        figure = af.plot.Figure(figsize=(4 * columns, 12.5), layout="constrained")
+        panels = figure.subplots(3, columns)
+        for row, (name, cells) in zip(panels, _named(l1, l2, nuclear_norm).items(), strict=True):
             first = [c for c in cells if c.seed == cells[0].seed]
-            for ax, alpha in zip(row, sorted({c.alpha for c in first}), strict=False):
+            for ax, alpha in zip(row[:-1], sorted({c.alpha for c in first}), strict=True):
                 here = [c for c in first if c.alpha == alpha]
                 draw_curves(ax, here)
                 ax.set_title(rf"{name}, $\alpha={af.plot.mathtext(alpha)}$", fontsize="medium", pad=18)
                 if first[0] in here:
                     af.plot.mark_phases(ax, in_steps(first[0]))
-                af.plot.legend_below(ax, ncols=3)
-            for ax in row[len({c.alpha for c in first}) : -1]:
-                ax.remove()
             draw_times(row[-1], cells)
-            row[-1].set_title(f"{name}, {len({c.seed for c in cells})} draws", fontsize="medium", pad=18)
+            row[-1].set_title(f"{name}, {len(_SEEDS)} draws", fontsize="medium", pad=18)
+            af.plot.legend_below(*row[:-1], ncols=3)
             af.plot.legend_below(row[-1])
         return figure
 

@@ -83,21 +83,23 @@ class Fig11(Entry):
     def picture(self, cells: _Cells, as_printed: _Cells) -> Figure:
         first = [c for c in cells if c.seed == cells[0].seed]
         figure = af.plot.Figure(figsize=(13.5, 9.5), layout="constrained")
-        axes = figure.subplots(2, 3).ravel()
-        for ax, alpha in zip(axes, sorted({c.alpha for c in first}), strict=False):
+        above, (printed, times, printed_times) = figure.subplots(2, 3)
+        alphas = sorted({c.alpha for c in first})
+        for ax in above[len(alphas) :]:
+            ax.remove()
+        for ax, alpha in zip(above, alphas, strict=False):
             here = [c for c in first if c.alpha == alpha]
             draw_curves(ax, here)
             ax.set_title(rf"notebook, $\alpha={af.plot.mathtext(alpha)}$", fontsize="medium", pad=18)
             if first[0] in here:
                 af.plot.mark_phases(ax, in_steps(first[0]))
-        draw_curves(axes[3], [c for c in as_printed if c.seed == first[0].seed])
-        axes[3].set_title(rf"text, $\alpha={af.plot.mathtext(as_printed[0].alpha)}$", fontsize="medium", pad=18)
-        draw_times(axes[4], cells)
-        axes[4].set_title(f"notebook, {len(_SEEDS)} draws", fontsize="medium", pad=18)
-        draw_times(axes[5], as_printed)
-        axes[5].set_title(f"text, {len(_SEEDS)} draws", fontsize="medium", pad=18)
-        af.plot.legend_below(*axes[:4], ncols=3)
-        af.plot.legend_below(*axes[4:])
+        draw_curves(printed, [c for c in as_printed if c.seed == first[0].seed])
+        printed.set_title(rf"text, $\alpha={af.plot.mathtext(as_printed[0].alpha)}$", fontsize="medium", pad=18)
+        for ax, of, name in ((times, cells, "notebook"), (printed_times, as_printed, "text")):
+            draw_times(ax, of)
+            ax.set_title(f"{name}, {len(_SEEDS)} draws", fontsize="medium", pad=18)
+        af.plot.legend_below(*above[: len(alphas)], printed, ncols=3)
+        af.plot.legend_below(times, printed_times)
         return figure
 
     @once

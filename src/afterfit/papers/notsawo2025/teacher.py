@@ -1,4 +1,4 @@
-"""A ReLU teacher and its student (§4, App. H.3): the setting of Figs 10 and 11, what is read off a run, and its picture.
+"""A ReLU teacher and its student (§4, H.3): the setting of Figs 10 and 11, what is read off a run, and its picture.
 
 The setting is that of the authors' notebooks; where the text has another, the entries say so.
 """
@@ -161,7 +161,8 @@ def in_order(cells: Sequence[Student], time: Callable[[Student], float], enough:
     words = ", ".join(f"{right} of {of}" for right, of in shares)
     span = f"{min(came):.3g} to {max(came):.3g} steps, and" if came else "steps:"
     return Finding(
-        f"pairs in order by draw: {words}; {span} more than were made for {len(cells) - len(came)} of {len(cells)} runs",
+        f"pairs in order by draw: {words}; {span} more than were made for {len(cells) - len(came)} of {len(cells)} "
+        "runs",
         all(right >= enough * of > 0 for right, of in shares),
     )
 
@@ -179,7 +180,7 @@ def reversed_strengths(cells: Sequence[Student]) -> list[Student]:
 
 
 def exponents(cells: Sequence[Student], time: Callable[[Student], float]) -> dict[str, Interval]:
-    """p and q of a time ∝ α^p β^q where it comes, each along its own with a constant for every draw and value of the other."""
+    """p and q of a time ∝ α^p β^q, where it comes: each with a constant for every draw and value of the other knob."""
     came = [c for c in cells if time(c) < np.inf]
 
     def along(knob: str, fixed: str) -> Interval:
@@ -195,7 +196,7 @@ def slower(laws: Mapping[str, Mapping[str, Interval]]) -> Finding:
     """Whether times, by penalty, fall with α, and with β slower than 1/β: by the intervals of their exponents."""
     words = [f"{name}: α^p β^q with p = {law['α']}, q = {law['β']}" for name, law in laws.items()]
     return Finding(
-        "; ".join(words), all(law["α"].high < 0 and -1 < law["β"].low and law["β"].high < 0 for law in laws.values())
+        "; ".join(words), all(law["α"].high < 0 and law["β"].low > -1 and law["β"].high < 0 for law in laws.values())
     )
 
 
