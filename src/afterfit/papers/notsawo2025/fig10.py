@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -13,7 +13,7 @@ import afterfit as af
 from afterfit.papers import Entry, Finding, claim, control, once
 from afterfit.papers.notsawo2025 import PAPER
 from afterfit.papers.notsawo2025.teacher import (
-    ROUGHLY,
+    CHANGED,
     SIZES,
     At,
     Student,
@@ -27,6 +27,7 @@ from afterfit.papers.notsawo2025.teacher import (
     inverse_times,
     reversed_strengths,
     slower,
+    smallest_in_order,
     student,
 )
 
@@ -64,7 +65,7 @@ _GRIDS = {
         "decay": _Grid((5.5e-3,), (1e-2, 1e-1, 1e-3), 2_000),
     },
 }
-_SEEDS = (1, 2, 3)  # the notebook draws teacher, data and student without a seed
+_SEEDS = (4, 5, 6)  # the notebook draws teacher, data and student without a seed
 
 
 class Fig10(Entry):
@@ -180,13 +181,18 @@ class Fig10(Entry):
     @claim(
         "the same by the notebook's t₂, the step of the smallest test loss, for all three penalties",
         says="the steps that the notebook draws",
+        changed=CHANGED,
     )
     def order_of_smallest(self, l1: _Cells, l2: _Cells, nuclear_norm: _Cells) -> Finding:
-        return _roughly_in_order(_named(l1, l2, nuclear_norm), lambda c: c.least)
+        found = {name: smallest_in_order(cells) for name, cells in _named(l1, l2, nuclear_norm).items()}
+        return Finding(
+            "; ".join(f"{name}: {finding.measured}" for name, finding in found.items()),
+            all(finding.holds for finding in found.values()),
+        )
 
-    @control(order_of_smallest, "t₁ in place of it")
-    def no_order_of_fits(self, l1: _Cells, l2: _Cells, nuclear_norm: _Cells) -> Finding:
-        return _roughly_in_order(_named(l1, l2, nuclear_norm), lambda c: c.t1)
+    @control(order_of_smallest, "the same steps with the order of β reversed")
+    def no_reversed_order_of_smallest(self, l1: _Cells, l2: _Cells, nuclear_norm: _Cells) -> Finding:
+        return self.order_of_smallest(*map(reversed_strengths, (l1, l2, nuclear_norm)))
 
     @claim(
         "under Adam t₂ falls with α, and with β slower than 1/β",
@@ -241,15 +247,6 @@ def _grid(scale: str, name: str) -> dict[At, af.Experiment]:
 
 def _named(l1: _Cells, l2: _Cells, nuclear: _Cells) -> dict[str, _Cells]:
     return {"L1": l1, "L2": l2, "nuclear norm": nuclear}
-
-
-def _roughly_in_order(named: Mapping[str, _Cells], time: Callable[[Student], float]) -> Finding:
-    # Four pairs in five: where the loss is level after its fall, the smallest of it is at any step.
-    found = {name: in_order(cells, time, ROUGHLY) for name, cells in named.items()}
-    return Finding(
-        "; ".join(f"{name}: {finding.measured}" for name, finding in found.items()),
-        all(finding.holds for finding in found.values()),
-    )
 
 
 def _fall_of_size(runs: list[tuple[af.Run, float]]) -> Finding:

@@ -12,7 +12,7 @@ import afterfit as af
 from afterfit.papers import Entry, Finding, claim, control, once
 from afterfit.papers.notsawo2025 import PAPER
 from afterfit.papers.notsawo2025.teacher import (
-    ROUGHLY,
+    CHANGED,
     SIZES,
     At,
     Student,
@@ -26,6 +26,7 @@ from afterfit.papers.notsawo2025.teacher import (
     inverse_times,
     reversed_strengths,
     slower,
+    smallest_in_order,
     student,
 )
 
@@ -43,7 +44,7 @@ _ALPHAS = {"paper": (5.5e-3, 1e-3, 1e-2), "quick": (5.5e-3, 1e-2)}
 _BETAS = (1e-2, 1e-1, 1e-3)
 _STEPS = {"paper": 5_000, "quick": 3_500}
 _STRONGER = (1e-1, 1.0, 1e-2)  # β of the text's penalty, which takes longer
-_SEEDS = (1, 2, 3)  # the notebook draws teacher, data and student without a seed
+_SEEDS = (4, 5, 6)  # the notebook draws teacher, data and student without a seed
 
 
 class Fig11(Entry):
@@ -141,14 +142,14 @@ class Fig11(Entry):
     @claim(
         "the same by the notebook's t₂, the step of the smallest test loss",
         says="the steps that the notebook draws",
+        changed=CHANGED,
     )
     def order_of_smallest(self, cells: _Cells) -> Finding:
-        # Four pairs in five: where the loss is level after its fall, the smallest of it is at any step.
-        return in_order(cells, lambda c: c.least, ROUGHLY)
+        return smallest_in_order(cells)
 
-    @control(order_of_smallest, "t₁ in place of it")
-    def no_rough_order_of_fits(self, cells: _Cells) -> Finding:
-        return in_order(cells, lambda c: c.t1, ROUGHLY)
+    @control(order_of_smallest, "the same steps with the order of β reversed")
+    def no_reversed_order_of_smallest(self, cells: _Cells) -> Finding:
+        return smallest_in_order(reversed_strengths(cells))
 
     @claim(
         "under Adam t₂ falls with α, and with β slower than 1/β",
