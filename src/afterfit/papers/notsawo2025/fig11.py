@@ -72,8 +72,11 @@ class Fig11(Entry):
             return student(SIZES[scale], af.penalties.Sobolev(β, form=form), α, _STEPS[scale], seed)
 
         alphas = _ALPHAS[scale]
-        places = itertools.product(_SEEDS, alphas, _BETAS)
-        grid = {At("Sobolev", α, β, seed): sobolev(α, β, seed) for seed, α, β in places}
+        grid = {
+            At("Sobolev", α, β, seed): sobolev(α, β, seed)
+            for seed in _SEEDS
+            for α, β in itertools.product(alphas, _BETAS)
+        }
         text = {
             At("text", alphas[0], β, seed): sobolev(alphas[0], β, seed, "mean_square").set({"task.reduction": "mean"})
             for seed, β in itertools.product(_SEEDS, _STRONGER)
