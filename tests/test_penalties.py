@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 
 import cvxpy as cp
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 import afterfit.dynamics
 from afterfit._base.errors import SpecError
 from afterfit.models import MLP, DiagonalNet, Linear, MatrixFactorisation, SymmetricFactorisation
-from afterfit.penalties import L1, L2, ElasticNet, GroupLasso, NoPenalty, Nuclear, Penalty, Sobolev, Sum
+from afterfit.penalties import L1, L2, ElasticNet, Frobenius, GroupLasso, NoPenalty, Nuclear, Penalty, Sobolev, Sum
 from afterfit.tasks import MatrixCompletion, SparseRecovery, TeacherStudent
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -39,6 +40,7 @@ PENALTIES = {
     "L1+L2": (L1(0.3) + L2(2.0), lambda p: 0.3 * np.abs(flat(p)).sum() + np.square(flat(p)).sum()),
     "ElasticNet": (ElasticNet(0.7, 0.8), lambda p: 0.8 * np.abs(flat(p)).sum() + 0.1 * np.square(flat(p)).sum()),
     "GroupLasso": (GroupLasso(0.7, size=2), group_norms),
+    "Frobenius": (Frobenius(0.7), lambda p: np.linalg.norm(p["W"]) + np.linalg.norm(p["b"])),
     "L1+L2+GroupLasso": (
         Sum(2.0, (L1(0.15), L2(1.0))) + GroupLasso(0.5, size=2),
         lambda p: 0.3 * np.abs(flat(p)).sum() + np.square(flat(p)).sum() + 0.5 * group_norms(p),
@@ -139,6 +141,7 @@ def test_weighted_prox_against_a_convex_solver(name):
         "L1+L2": 0.3 * l1 + 2.0 * l2,
         "ElasticNet": 0.7 * (0.8 * l1 + 0.2 * l2),
         "GroupLasso": 0.7 * groups,
+        "Frobenius": 0.7 * (cp.norm(W, "fro") + cp.norm(b)),
         "L1+L2+GroupLasso": 0.3 * l1 + 2.0 * l2 + 0.5 * groups,
         "Nuclear+L2": 0.5 * cp.normNuc(W) + 0.6 * l2,
         "ElasticNet+GroupLasso": 0.4 * l1 + 0.1 * l2 + 0.7 * groups,
@@ -189,7 +192,7 @@ def test_subgradients_at_kinks_are_the_shortest():
     expected = np.outer(a, b) / (np.linalg.norm(a) * np.linalg.norm(b))
     np.testing.assert_allclose(Nuclear(1.0).subgradient(low)["W"], expected, atol=1e-14)
     zero = as_jax(LIKE)
-    for penalty in (L1(1.0), Nuclear(1.0), GroupLasso(1.0), ElasticNet(1.0)):
+    for penalty in (L1(1.0), Nuclear(1.0), GroupLasso(1.0), Frobenius(1.0), ElasticNet(1.0)):
         np.testing.assert_array_equal(flat(penalty.subgradient(zero)), 0)
 
 
@@ -244,11 +247,12 @@ def test_nuclear_norm_of_the_weights(model):
     np.testing.assert_allclose(own, sum(np.linalg.norm(params[k], "nuc") for k in "UV"), rtol=1e-12)
 
 
+@pytest.mark.parametrize("form", ["mean_square", "norm"])
 @pytest.mark.parametrize("biases", ["none", "hidden"])
-def test_sobolev_compares_slopes(biases):
+def test_sobolev_compares_slopes(biases, form):
     task, model = TeacherStudent(d=3, hidden=4, outputs=2, n=5, n_test=2), MLP((6,), biases)
     data = task.draw(np.random.default_rng(0))
-    penalty = Sobolev(0.1).bind(model, as_jax(data))
+    penalty = Sobolev(0.1, form=form).bind(model, as_jax(data))
     params = random_like(model.parameters(task.signature), np.random.default_rng(1))
     call, value = jax.jit(model.__call__), jax.jit(lambda p: penalty.value(p))
 
@@ -259,12 +263,24 @@ def test_sobolev_compares_slopes(biases):
                 np.asarray(call(as_jax(p), jnp.asarray(data.inputs + sign * 1e-6 * direction))) for sign in (1, -1)
             )
             total += np.sum(((up - down) / 2e-6 - data.slopes[:, :, k]) ** 2)
-        return total / 5  # (1/N) Σᵢ ‖·‖_F², Notsawo et al. (125)
+        return np.sqrt(total) if form == "norm" else total / 5  # (1/N) Σᵢ ‖·‖_F², Notsawo et al. (125)
 
     np.testing.assert_allclose(value(as_jax(params)), formula(params), rtol=1e-7)
     gradient = flat(jax.jit(lambda p: penalty.subgradient(p))(as_jax(params)))
     numerical = slope(lambda p: value(as_jax(p)), params)
     np.testing.assert_allclose(gradient, numerical, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("form", ["mean_square", "norm"])
+def test_sobolev_rests_at_the_teacher_s_slopes(form):
+    """There the norm has a kink, and the shortest of its subgradients is 0."""
+    task, model = TeacherStudent(d=3, hidden=4, outputs=2, n=5, n_test=2), MLP((6,))
+    params = as_jax(random_like(model.parameters(task.signature), np.random.default_rng(1)))
+    data = as_jax(task.draw(np.random.default_rng(0)))
+    own = jax.vmap(jax.jacobian(lambda x: model(params, x[None])[0]))(data.inputs)
+    penalty = Sobolev(0.1, form=form).bind(model, dataclasses.replace(data, slopes=own))
+    np.testing.assert_array_equal(flat(penalty.subgradient(params)), 0)
+    assert penalty.smooth is (form == "mean_square")
 
 
 @pytest.mark.parametrize(
@@ -287,6 +303,7 @@ def test_sobolev_compares_slopes(biases):
             "TeacherStudent",
         ),
         (lambda: Sobolev(1.0).value({"w": jnp.ones(3)}), "bind"),
+        (lambda: Sobolev(1.0, form="norms"), "'norms'.*'norm'"),
     ],
 )
 def test_refusals(attempt, message):

@@ -20,13 +20,13 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from afterfit._base.errors import SpecError, nearest, require
-from afterfit._base.spec import Spec
+from afterfit._base.spec import Spec, later
 
 if TYPE_CHECKING:
     from afterfit.models import Model
     from afterfit.tasks import Data
 
-__all__ = ["L1", "L2", "ElasticNet", "GroupLasso", "NoPenalty", "Nuclear", "Penalty", "Sobolev", "Sum"]
+__all__ = ["L1", "L2", "ElasticNet", "Frobenius", "GroupLasso", "NoPenalty", "Nuclear", "Penalty", "Sobolev", "Sum"]
 
 
 def __dir__() -> list[str]:
@@ -228,28 +228,10 @@ class ElasticNet(Penalty):
         return L2(1.0).prox(L1(1.0).prox(params, step * self.l1_ratio), step * (1 - self.l1_ratio))
 
 
-class GroupLasso(Penalty):
-    """Σ ‖θ_G‖₂ over groups G of parameters, which are 0 together or not at all (Yuan and Lin 2006).
-
-    A group is a row of a matrix: in weights of shape (outputs, inputs), as `MLP` has them, what comes into one unit. Of
-    arrays with more axes it is all that belongs to one place of the first. A vector falls into groups of `size`
-    consecutive entries; with the default of 1 each is a group of its own, so that biases are under an L1 penalty.
-    Groups are not weighted: where sizes differ, Yuan and Lin multiply each norm by √size, and here a large group costs
-    no more than a small one.
-
-    The subgradient is θ_G/‖θ_G‖, and 0 where a group is 0; the prox shortens every group by the step, to 0 at most.
-
-    ```python
-    GroupLasso(1e-3, size=5)  # for models.Linear on vectors: 5 weights at a time
-    ```
-    """
+class _Groups(Penalty):
+    """Σ ‖θ_G‖₂ over groups G of parameters; a subclass says of each array which groups it falls into."""
 
     norm = "group"
-
-    size: int = 1
-
-    def __check_init__(self):
-        require(self.size >= 1, f"GroupLasso.size must be 1 or more entries of a vector, got {self.size}.")
 
     @property
     def degree(self) -> int:
@@ -277,6 +259,32 @@ class GroupLasso(Penalty):
         there = squares > 0  # the root of 0 has no derivative, and 0 would be multiplied by infinity
         return jnp.where(there, jnp.sqrt(jnp.where(there, squares, 1.0)), 0.0)
 
+    @abc.abstractmethod
+    def _groups(self, leaf: Array) -> Float[Array, "groups size"]:
+        """The groups of an array, one a row."""
+
+
+class GroupLasso(_Groups):
+    """Σ ‖θ_G‖₂ over groups G of parameters, which are 0 together or not at all (Yuan and Lin 2006).
+
+    A group is a row of a matrix: in weights of shape (outputs, inputs), as `MLP` has them, what comes into one unit. Of
+    arrays with more axes it is all that belongs to one place of the first. A vector falls into groups of `size`
+    consecutive entries; with the default of 1 each is a group of its own, so that biases are under an L1 penalty.
+    Groups are not weighted: where sizes differ, Yuan and Lin multiply each norm by √size, and here a large group costs
+    no more than a small one.
+
+    The subgradient is θ_G/‖θ_G‖, and 0 where a group is 0; the prox shortens every group by the step, to 0 at most.
+
+    ```python
+    GroupLasso(1e-3, size=5)  # for models.Linear on vectors: 5 weights at a time
+    ```
+    """
+
+    size: int = 1
+
+    def __check_init__(self):
+        require(self.size >= 1, f"GroupLasso.size must be 1 or more entries of a vector, got {self.size}.")
+
     def _groups(self, leaf: Array) -> Float[Array, "groups size"]:
         if leaf.ndim >= 2:
             return leaf.reshape(leaf.shape[0], -1)
@@ -287,6 +295,22 @@ class GroupLasso(Penalty):
             f"such: choose a size that divides {leaf.size}.",
         )
         return leaf.reshape(-1, size)
+
+
+class Frobenius(_Groups):
+    """Σ ‖W‖_F over the arrays of parameters, each norm by itself and *not* squared.
+
+    What the networks of Notsawo et al. 2025 (Figs 1, 2, 10, 30–33) have for an ℓ₂ penalty, by their code: β·W/‖W‖_F pulls
+    a layer with the same force however long it is, where weight decay (`L2`) pulls with β·W. A vector of biases is an
+    array too. The subgradient is 0 where an array is; the prox shortens every array by the step, to 0 at most.
+
+    ```python
+    Frobenius(1e-5)
+    ```
+    """
+
+    def _groups(self, leaf: Array) -> Float[Array, "groups size"]:
+        return leaf.reshape(1, -1)
 
 
 class Nuclear(Penalty):
@@ -389,12 +413,28 @@ class _NuclearOfWeights(Penalty):
 
 
 class Sobolev(Penalty):
-    """(1/N) Σᵢ ‖∂f/∂x(xᵢ) − ∂f*/∂x(xᵢ)‖_F², the slopes against the teacher's (Notsawo et al. 2025, (125)).
+    """How far the model's slopes at the training inputs are from the teacher's (Notsawo et al. 2025, §4).
+
+    `form="mean_square"` is (1/N) Σᵢ ‖∂f/∂x(xᵢ) − ∂f*/∂x(xᵢ)‖_F², their (125). `form="norm"` is √(Σᵢ ‖·‖_F²), the norm
+    of all differences together, neither squared nor divided by N, which is what their code has: it pulls with the same
+    force however small the differences are. Its gradient is taken to be 0 where they are all 0.
 
     Needs a task that knows the slopes of its teacher: `tasks.TeacherStudent`.
+
+    ```python
+    Sobolev(1e-3, form="norm")
+    ```
     """
 
-    smooth = True  # where the model's slopes are
+    form: str = later("mean_square")
+
+    def __check_init__(self):
+        kinds = ("mean_square", "norm")
+        require(self.form in kinds, f"unknown Sobolev.form {self.form!r}: {nearest(self.form, kinds)}")
+
+    @property
+    def smooth(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.form == "mean_square"  # where the model's slopes are
 
     def bind(self, model: Model, data: Data) -> Penalty:
         require(
@@ -402,25 +442,35 @@ class Sobolev(Penalty):
             "Sobolev compares the model's slopes with the teacher's, and this task knows none: "
             "use tasks.TeacherStudent.",
         )
-        return _BoundSobolev(strength=self.strength, model=model, inputs=data.inputs, slopes=data.slopes)
+        return _BoundSobolev(self.strength, model, data.inputs, data.slopes, self.form)
 
     def value(self, params: PyTree[Array]) -> Float[Array, ""]:
         raise SpecError("Sobolev depends on the model and the data: call bind(model, data) first, as train does.")
 
 
 class _BoundSobolev(Penalty):
-    smooth = True  # where the model's slopes are
-
     model: Any
     inputs: Any
     slopes: Any
+    form: str
+
+    @property
+    def smooth(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.form == "mean_square"  # where the model's slopes are
 
     def value(self, params: PyTree[Array]) -> Float[Array, ""]:
         def slope(x: Float[Array, " d"]) -> Float[Array, "c d"]:
             return jax.jacobian(lambda x: self.model(params, x[None])[0])(x)
 
         slopes = jax.vmap(slope)(self.inputs)
-        return jnp.sum((slopes.reshape(self.slopes.shape) - self.slopes) ** 2) / self.slopes.shape[0]
+        squares = jnp.sum((slopes.reshape(self.slopes.shape) - self.slopes) ** 2)
+        return _root(squares) if self.form == "norm" else squares / self.slopes.shape[0]
+
+
+def _root(squares: Float[Array, ""]) -> Float[Array, ""]:
+    """√squares; at 0, where that has no derivative, one of 0."""
+    there = squares > 0
+    return jnp.where(there, jnp.sqrt(jnp.where(there, squares, 1.0)), 0.0)
 
 
 class Sum(Penalty):
