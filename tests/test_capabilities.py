@@ -17,6 +17,7 @@ from scipy.optimize import minimize
 from afterfit import dynamics, losses, models, penalties
 from afterfit.models import (
     MLP,
+    ConvNet,
     DeepMatrixFactorisation,
     DiagonalNet,
     DiagonalProduct,
@@ -25,6 +26,7 @@ from afterfit.models import (
     Linear,
     MatrixFactorisation,
     SymmetricFactorisation,
+    LastLayer,
     Tangent,
 )
 from afterfit.models._inputs import Entries, OneHot, Rows, Signature, as_inputs
@@ -169,6 +171,7 @@ SQUARE = Signature((3, 3))
 VECTORS = np.random.default_rng(3).standard_normal((5, 3))
 MEASUREMENTS = np.random.default_rng(4).standard_normal((5, 3, 3))
 TOKENS = OneHot(np.random.default_rng(5).integers(0, 3, (5, 2)), 3)
+IMAGES = np.random.default_rng(6).standard_normal((5, 3, 4, 2))
 MODELS = {
     "linear": (Linear(), VECTOR, VECTORS),
     "matrix": (Linear(), SQUARE, MEASUREMENTS),
@@ -188,6 +191,8 @@ MODELS = {
     "difference of MLPs": (Difference(MLP((4,))), VECTOR, VECTORS),
     "tangent": (Tangent(MLP((4,))), VECTOR, VECTORS),
     "linear tangent": (Tangent(DiagonalNet(2)), VECTOR, VECTORS),
+    "convolutions": (ConvNet("2-M-3"), Signature((3, 4, 2), (2,)), IMAGES),
+    "last layer": (LastLayer(MLP((4,))), VECTOR, VECTORS),
 }
 every_model = pytest.mark.parametrize("name", MODELS)
 
