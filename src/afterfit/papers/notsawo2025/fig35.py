@@ -22,20 +22,27 @@ if TYPE_CHECKING:
 
 __all__ = ["Fig35"]
 
+
+class _Size(NamedTuple):
+    images: int
+    units: int
+    batch: int | None
+    steps: int
+
+
 # App. H.3.4: N = 1000 images, B·ReLU(Ax) without biases, ℓ₁ (Fig. 35), ℓ₂ and ℓ_* (in words); Adam, as all of App. H.3.
-_IMAGES = {"paper": 1000, "quick": 200}
-# There is no code, and no other number. What was chosen, on seed 100:
-_UNITS = {"paper": 200, "quick": 64}
-_START = {"paper": 6.0, "quick": 5.0}  # ζ, where the authors' other nets have 1
-_ALPHAS = {"paper": (5e-3, 1e-2, 2e-2), "quick": (1e-2, 2e-2)}
+# There is no code, and no other number. What was chosen, on seeds 100 to 102:
+_SIZES = {"paper": _Size(1000, 500, 100, 8000), "quick": _Size(64, 150, None, 2000)}
+_NUCLEAR = {"paper": _Size(200, 200, None, 3000), "quick": _Size(64, 150, None, 1000)}  # singular values at every step
+_START = {"paper": 1.0, "quick": 1.0}  # ζ
+_ALPHAS = {"paper": (5e-4, 1e-3), "quick": (1e-3, 2e-3)}
 _BETAS = {
-    "paper": {"ℓ₁": (3e-4, 1e-3, 3e-3), "ℓ₂": (0.1, 0.2, 0.4), "ℓ_*": (0.03, 0.06, 0.12)},
-    "quick": {"ℓ₁": (2e-3, 8e-3), "ℓ₂": (0.1, 0.3), "ℓ_*": (0.05, 0.15)},
+    "paper": {"ℓ₁": (1e-4, 3e-4, 1e-3), "ℓ₂": (0.03, 0.1), "ℓ_*": (0.04, 0.08)},
+    "quick": {"ℓ₁": (5e-4, 2e-3), "ℓ₂": (0.1, 0.3), "ℓ_*": (0.08,)},
 }
-_STEPS = {"paper": 3000, "quick": 1500}
-_SEEDS = {"paper": range(21, 24), "quick": range(21, 23)}
-_TESTED = {"paper": 4000, "quick": 2000}  # test images: of two accuracies on them, the difference is known to a point
-_GAIN, _DELAY = 0.03, 5.0  # of test accuracy after the fit, and of when half of it is there, in units of t₁
+_SEEDS = {"paper": range(31, 33), "quick": range(31, 33)}
+_TESTED = 2000  # test images: of two accuracies on them, the difference is known to a point
+_GAIN, _DELAY = 0.10, 5.0  # test accuracy has to gain ten points after the fit, not before five times t₁
 
 
 class _At(NamedTuple):
@@ -46,16 +53,12 @@ class _At(NamedTuple):
 
 
 class _Path(NamedTuple):
-    """When the training images are fitted, the test accuracy then and at its best, and when half of that is gained."""
+    """When the training images are fitted, the test accuracy then and at the end, and when it has gained ten points."""
 
     t1: float
     fitted: float
-    best: float
+    end: float
     t2: float
-
-    @property
-    def gain(self) -> float:
-        return self.best - self.fitted
 
 
 _Paths = Mapping[_At, _Path]
@@ -66,34 +69,35 @@ class Fig35(Entry):
     title = "A two-layer net groks on images"
     where = "Fig. 35, App. H.3.4"
     about = (
-        "B·ReLU(Ax), without biases, is fitted to N = 1000 images by Adam on the cross-entropy with a penalty on A and "
-        "B: ℓ₁, ℓ₂ or nuclear. Shown are training and test accuracy for several step sizes α and strengths β. The "
-        "paper's images are of MNIST; they are where it is on this machine (`afterfit data fetch mnist`), else of "
-        "Fashion-MNIST, on which what the ledger says was seen. The authors' notebooks have nothing on images, and the "
-        "text says no number but N. Chosen here: 200 units; all images in every step; pixels in [0, 1]; penalties as in "
-        "the authors' other nets, ℓ₂ and nuclear norms of each matrix, not squared; their normal start, N(0, 1/outputs) "
-        "of each layer, times ζ = 6, because from ζ = 1 little is gained after the fit; α and β by trial on another "
-        "draw, as large as leaves the training images fitted and as small as there are steps for. t₁ is the first step "
-        "at which 99 % of the training images are fitted, t₂ the step at which half of what test accuracy gains after "
-        "t₁ is gained to stay."
+        "B·ReLU(Ax), without biases, is fitted to N = 1000 images by Adam with a penalty on A and B: ℓ₁, ℓ₂ or nuclear. "
+        "Shown are training and test accuracy for several step sizes α and strengths β. The paper's images are of "
+        "MNIST; they are where it is on this machine (`afterfit data fetch mnist`), else of Fashion-MNIST, on which "
+        "what the ledger says was seen. The authors' notebooks have nothing on images, and the text says no number but "
+        "N. Chosen here: the squared loss with one-hot targets, as Liu et al. 2023 have it for grokking on MNIST, "
+        "because with the cross-entropy little is gained after the fit; 500 units, so many that the start, the normal "
+        "one of the authors' other nets, N(0, 1/outputs) of each layer, leaves its mark on what is fitted; batches of "
+        "100; pixels in [0, 1]; penalties as in the authors' other nets, ℓ₂ and nuclear norms of each matrix, not "
+        "squared; α and β by trial on other draws. Under the nuclear norm, with singular values at every step, there are "
+        "200 images and 200 units. t₁ is the first step at which 99 % of the training images are "
+        "fitted, t₂ that from which on test accuracy is ten points higher than at t₁."
     )
     notes = (
-        "Adam divides the gradient by its size: once the images are fitted, every weight is moved by about α a step, "
-        "however small β is, until the loss pulls back with β. So t₂ goes with α rather than with αβ. Test accuracy "
-        "falls by some points before it rises, in all of the runs that were looked at."
+        "Adam divides the gradient by its size: once the images are fitted, weights are moved by about α a step "
+        "wherever the loss does not hold them, however small β is. So t₂ grows more slowly than 1/β: the exponent is "
+        "measured. With the cross-entropy and the same start test accuracy on Fashion-MNIST goes from 72 % at the fit "
+        "to 75 % (300 images, 50 units, ℓ₁, one draw)."
     )
 
     def runs(self, scale: str) -> dict[str, dict[_At, af.Experiment]]:
-        α, seeds = _ALPHAS[scale][-1], _SEEDS[scale]
+        α, (first, *_) = _ALPHAS[scale][-1], _SEEDS[scale]
         betas = _BETAS[scale]
-        penalised = [_At("ℓ₁", α, β, seed) for β in betas["ℓ₁"] for seed in seeds]
-        penalised += [_At("ℓ₁", slower, betas["ℓ₁"][-1], seed) for slower in _ALPHAS[scale][:-1] for seed in seeds]
-        penalised += [_At(norm, α, β, seeds[0]) for norm in ("ℓ₂", "ℓ_*") for β in betas[norm]]
-        own = _At("ℓ₁", α, betas["ℓ₁"][-1], seeds[0])
+        penalised = [_At("ℓ₁", α, β, seed) for β in betas["ℓ₁"] for seed in _SEEDS[scale]]
+        penalised += [_At("ℓ₁", slower, betas["ℓ₁"][-1], first) for slower in _ALPHAS[scale][:-1]]
+        penalised += [_At(norm, α, β, first) for norm in ("ℓ₂", "ℓ_*") for β in betas[norm]]
+        free = [_At("ℓ₁", α, 0.0, seed) for seed in _SEEDS[scale][:1]]
         return {
             "nets": {at: _posed(scale, at) for at in penalised},
-            "free": {_At("free", α, 0.0, seed): _posed(scale, _At("free", α, 0.0, seed)) for seed in seeds},
-            "own": {own._replace(norm="ζ = 1"): _posed(scale, own).set({"init.scale": 1.0})},
+            "free": {at: _posed(scale, at) for at in free},
         }
 
     def picture(self, nets: _Runs, free: _Runs, paths: _Paths) -> Figure:
@@ -159,14 +163,15 @@ _NAMES = {"ℓ₁": r"$\ell_1$", "ℓ₂": r"$\ell_2$", "ℓ_*": r"$\ell_*$"}
 
 def _posed(scale: str, at: _At) -> af.Experiment:
     kinds = {"ℓ₁": af.penalties.L1, "ℓ₂": af.penalties.Frobenius, "ℓ_*": af.penalties.Nuclear}
+    size = (_NUCLEAR if at.norm == "ℓ_*" else _SIZES)[scale]
     return af.Experiment(
-        task=images("mnist", scale, n=_IMAGES[scale], n_test=_TESTED[scale]),
-        model=af.models.MLP((_UNITS[scale],)),
-        penalty=kinds[at.norm](at.β) if at.norm in kinds else af.penalties.NoPenalty(),
-        dynamics=af.dynamics.Adam(at.α, _STEPS[scale]),
+        task=images("mnist", scale, n=size.images, n_test=_TESTED, loss_name="squared", generalise=0.5),
+        model=af.models.MLP((size.units,)),
+        penalty=kinds[at.norm](at.β),
+        dynamics=af.dynamics.Adam(at.α, size.steps, batch=size.batch),
         init=af.inits.ScaledGaussian(_START[scale]),
         seed=at.seed,
-        observations=60,
+        observations=40,
     )
 
 
@@ -176,18 +181,16 @@ def _posed(scale: str, at: _At) -> af.Experiment:
 def _path(run: af.Run) -> _Path:
     """Between observations accuracy is taken to change evenly on a logarithmic axis of steps."""
     steps, train, test = (run.curves[name].values for name in ("step", "train_accuracy", "test_accuracy"))
-    (fitted,) = np.nonzero(train >= 0.99)
+    (fitted,) = np.nonzero(train > 0.99 - 1e-6)  # in single precision
     if not len(fitted):
-        return _Path(np.inf, float(test[-1]), float(test.max()), np.inf)
+        return _Path(np.inf, float(test[-1]), float(test[-1]), np.inf)
     k = int(fitted[0])
-    last = k + int(np.argmax(test[k:]))
-    middle = (test[k] + test[last]) / 2
-    below = k + int(np.flatnonzero(test[k : last + 1] <= middle)[-1])
-    t2 = float(steps[last])
-    if below < last:
-        part = (middle - test[below]) / (test[below + 1] - test[below])
-        t2 = float(steps[below] * (steps[below + 1] / steps[below]) ** part)
-    return _Path(float(steps[k]), float(test[k]), float(test[last]), t2)
+    found, level = _Path(float(steps[k]), float(test[k]), float(test[-1]), np.inf), test[k] + _GAIN
+    if found.end < level:
+        return found
+    last = int(np.flatnonzero(test < level)[-1])
+    part = (level - test[last]) / (test[last + 1] - test[last])
+    return found._replace(t2=float(steps[last] * (steps[last + 1] / steps[last]) ** part))
 
 
 def _of(norm: str, paths: _Paths) -> dict[_At, _Path]:
@@ -195,17 +198,20 @@ def _of(norm: str, paths: _Paths) -> dict[_At, _Path]:
 
 
 def _grok(runs: _Runs, paths: _Paths) -> Finding:
-    """Three points more after the fit, half of them not before five times as many steps as the fit took."""
-    (of,) = {f"{run.spec['task']['n']} of {run.spec['task']['source']}" for run in runs.values()}
-    gains, delays = ([f(path) for path in paths.values()] for f in (lambda p: p.gain, lambda p: p.t2 / p.t1))
-    before, after = (np.mean([f(path) for path in paths.values()]) for f in (lambda p: p.fitted, lambda p: p.best))
-    first, second = ([f(path) for path in paths.values()] for f in (lambda p: p.t1, lambda p: p.t2))
+    """Ten points more after the fit, not before five times as many steps as the fit took, in every run."""
+    tasks = [runs[at].spec["task"] for at in paths]
+    of = " and ".join(dict.fromkeys(f"{task['n']} of {task['source']}" for task in tasks))
+    t1, fitted, end, t2 = np.array(list(paths.values())).T
     return Finding(
-        f"{of}: in {len(paths)} runs test accuracy goes from {before:.1%} at t₁={min(first):.0f} to {max(first):.0f} to "
-        f"{after:.1%}, by {100 * min(gains):.1f} to {100 * max(gains):.1f} points; t₂={min(second):.0f} to "
-        f"{max(second):.0f}, {min(delays):.1f} to {max(delays):.1f} times t₁",
-        min(gains) >= _GAIN and min(delays) >= _DELAY,
+        f"{of}, {len(paths)} runs: test accuracy {_range(100 * fitted)} % at t₁ = {_range(t1)}, {_range(100 * end)} % at "
+        f"the end; t₂ = {_range(t2)}, {_range(t2 / t1)} times t₁",
+        bool(np.all(np.isfinite(t2)) and np.all(t2 >= _DELAY * t1)),
     )
+
+
+def _range(numbers: np.ndarray) -> str:
+    low, high = (f"{number:.3g}" for number in (np.min(numbers), np.max(numbers)))
+    return low if low == high else f"{low} to {high}"
 
 
 def _later(knob: str, times: Mapping[_At, float]) -> Finding:

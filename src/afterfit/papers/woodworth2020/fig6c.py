@@ -41,10 +41,10 @@ _LOSS = 1e-5
 _RATES = {"paper": {0.5: 0.05, 1.0: 0.05, 2.0: 0.05}, "quick": {}}
 _RATE = {"paper": 0.01, "quick": 0.1}
 # What is ours: how many images and steps there is time for, the grid of α (a picture in the paper), and the draws.
-_IMAGES = {"paper": 2048, "quick": 256}
+_IMAGES = {"paper": 512, "quick": 256}
 _TESTED = {"paper": None, "quick": 2000}
 _STEPS = {"paper": 1000, "quick": 600}
-_ALPHAS = {"paper": (0.5, 1.0, 2.0, 5.0, 10.0, 50.0, 100.0), "quick": (1.0, 2.0, 50.0, 100.0)}
+_ALPHAS = {"paper": (0.5, 1.0, 2.0, 10.0, 50.0, 100.0), "quick": (1.0, 2.0, 50.0, 100.0)}
 _SEEDS = range(21, 24)
 
 
@@ -56,7 +56,7 @@ class Fig6c(Entry):
         "A ReLU net with one hidden layer of 5000 units is trained by SGD with batches of 256 on the cross-entropy of "
         "images, from α times He's N(0, 2/n_in), until it takes all training images for what they are. Shown over α is "
         "its test error, and that of the same net of which only the output layer is trained, a linear predictor on "
-        "random features. The paper has all 60 000 images of MNIST. Two cores have no time for that: 2048 are drawn, of "
+        "random features. The paper has all 60 000 images of MNIST. Two cores have no time for that: 512 are drawn, of "
         "MNIST where it is on this machine (`afterfit data fetch mnist`), else of Fashion-MNIST. What the ledger says "
         "was seen on Fashion-MNIST. Left out in the paper and chosen here: no biases, pixels in [0, 1], α from ½ to "
         "100, three draws of images and start. Its step sizes were the best for each α on the test images; here they "
@@ -174,9 +174,17 @@ class Fig6c(Entry):
     @claim(
         "for α ≤ 2 a net is better than its last layer alone",
         says="App. B.2: ≈ 1.4 % error for α ≤ 2, 2.7 % when training only the output layer",
+        fails={
+            "quick": "of 256 images of Fashion-MNIST too few are seen for that: 25.6 % against 26.6 %, the difference "
+            "1.08 in [−2.06, 4.23] points, above 0 in 2 of 3 draws"
+        },
     )
     def is_better(self, ends: Ends, last_ends: Ends) -> Finding:
         return differ(("of the last layer alone", errors(last_ends)), ("of nets, α ≤ 2", errors(ends, high=_SMALL)))
+
+    @passing(is_better, "nets with α ≥ 50 in place of the last layer")
+    def is_better_than_large(self, ends: Ends) -> Finding:
+        return differ(("of nets, α ≥ 50", errors(ends, low=_LARGE)), ("of nets, α ≤ 2", errors(ends, high=_SMALL)))
 
     @control(is_better, "nets with α ≥ 50")
     def large_is_not(self, ends: Ends, last_ends: Ends) -> Finding:
