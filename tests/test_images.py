@@ -139,9 +139,9 @@ def test_a_set_that_everybody_knows_is_looked_for_when_it_is_drawn(monkeypatch):
         task = af.tasks.Images("fashion-mnist", n=300, flat=False, sha256=sha256)
         assert task.signature.inputs == (28, 28, 1)
         assert af.tasks.Images.from_dict(task.to_dict()) == task
-        with pytest.raises(SpecError, match="60000 training images.*n=60001"):
+        with pytest.raises(SpecError, match=r"60000 training images.*n=60001"):
             task.replace(n=60_001)
-        with pytest.raises(SpecError, match="not on this machine.*afterfit data fetch fashion-mnist"):
+        with pytest.raises(SpecError, match=r"not on this machine.*afterfit data fetch fashion-mnist"):
             draw(task)
         with pytest.raises(SpecError, match="not on this machine"):  # how many there are of some classes is not known
             task.replace(classes=(0, 1))

@@ -75,9 +75,7 @@ class Fig6c(Entry):
         net = af.models.MLP((_UNITS[scale],))
         return {
             "nets": {at: _posed(scale, at, net) for at in grid},
-            "last": {
-                at._replace(kind="last"): _posed(scale, at, af.models.LastLayer(net)) for at in grid if at.α == 1
-            },
+            "last": {at._replace(kind="last"): _posed(scale, at, af.models.LastLayer(net)) for at in grid if at.α == 1},
         }
 
     def picture(self, nets: Runs, ends: Ends, last_ends: Ends) -> Figure:

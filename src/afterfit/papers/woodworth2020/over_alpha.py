@@ -74,7 +74,9 @@ def alphas(ends: Ends) -> list[float]:
 def errors(ends: Ends, low: float = 0.0, high: float = np.inf) -> np.ndarray:
     """The mean test error over the α between, by seed."""
     seeds = sorted({at.seed for at in ends})
-    return np.array([np.mean([e.error for at, e in ends.items() if at.seed == s and low <= at.α <= high]) for s in seeds])
+    return np.array(
+        [np.mean([e.error for at, e in ends.items() if at.seed == s and low <= at.α <= high]) for s in seeds]
+    )
 
 
 def fit(ends: Ends) -> Finding:
@@ -110,9 +112,7 @@ def differ(higher: tuple[str, np.ndarray], lower: tuple[str, np.ndarray]) -> Fin
 
 def rise(ends: Ends, small: float, large: float) -> Finding:
     """Whether the error is higher from α = `large` on than up to α = `small`."""
-    found = differ(
-        (f"for α ≥ {large:g}", errors(ends, low=large)), (f"for α ≤ {small:g}", errors(ends, high=small))
-    )
+    found = differ((f"for α ≥ {large:g}", errors(ends, low=large)), (f"for α ≤ {small:g}", errors(ends, high=small)))
     return Finding(f"{_of(ends)}: {found.measured}", found.holds)
 
 
