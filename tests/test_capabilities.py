@@ -23,10 +23,10 @@ from afterfit.models import (
     DiagonalProduct,
     Difference,
     EmbeddingMLP,
+    LastLayer,
     Linear,
     MatrixFactorisation,
     SymmetricFactorisation,
-    LastLayer,
     Tangent,
 )
 from afterfit.models._inputs import Entries, OneHot, Rows, Signature, as_inputs

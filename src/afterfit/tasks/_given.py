@@ -224,7 +224,7 @@ class Images(Task):
 
     Images are known by what is in the files, `sha256`, and not by where those are: the same files have the same runs on
     every machine, and others under the same name have others. It is found out where it is not given; where it is, other
-    files are refused. With that of MNIST or Fashion-MNIST given, files are looked for when a run begins, and not before.
+    files are refused. With that of MNIST or Fashion-MNIST given, files are looked for when a run begins.
 
     ```python
     task = af.tasks.Images("mnist", n=1000)  # Notsawo et al. 2025, App. H.3.4

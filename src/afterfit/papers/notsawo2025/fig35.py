@@ -68,7 +68,7 @@ class Fig35(Entry):
     title = "A two-layer net groks on images"
     where = "Fig. 35, App. H.3.4"
     about = (
-        "B·ReLU(Ax), without biases, is fitted to N = 1000 images by Adam with a penalty on A and B: ℓ₁, ℓ₂ or nuclear. "
+        "B·ReLU(Ax), without biases, is fitted to N = 1000 images by Adam with a penalty on A and B, ℓ₁, ℓ₂, nuclear. "
         "Shown are training and test accuracy for several step sizes α and strengths β. The paper's images are of "
         "MNIST; they are where it is on this machine (`afterfit data fetch mnist`), else of Fashion-MNIST, on which "
         "what the ledger says was seen. The authors' notebooks have nothing on images, and the text says no number but "
@@ -76,7 +76,7 @@ class Fig35(Entry):
         "because with the cross-entropy little is gained after the fit; 500 units, so many that the start, the normal "
         "one of the authors' other nets, N(0, 1/outputs) of each layer, leaves its mark on what is fitted; batches of "
         "100; pixels in [0, 1]; penalties as in the authors' other nets, ℓ₂ and nuclear norms of each matrix, not "
-        "squared; α and β by trial on other draws. Under the nuclear norm, with singular values at every step, there are "
+        "squared; α and β by trial on other draws. Under the nuclear norm, with singular values at each step, there are "
         "200 images and 200 units. t₁ is the first step at which 99 % of the training images are "
         "fitted, t₂ that from which on test accuracy is ten points higher than at t₁."
     )
@@ -207,8 +207,8 @@ def _grok(runs: _Runs, paths: _Paths) -> Finding:
     of = " and ".join(dict.fromkeys(f"{task['n']} of {task['source']}" for task in tasks))
     t1, fitted, end, t2 = np.array(list(paths.values())).T
     return Finding(
-        f"{of}, {len(paths)} runs: test accuracy {_range(100 * fitted)} % at t₁ = {_range(t1)}, {_range(100 * end)} % at "
-        f"the end; t₂ = {_range(t2)}, {_range(t2 / t1)} times t₁",
+        f"{of}, {len(paths)} runs: test accuracy {_range(100 * fitted)} % at t₁ = {_range(t1)}, {_range(100 * end)} % "
+        f"at the end; t₂ = {_range(t2)}, {_range(t2 / t1)} times t₁",
         bool(np.all(np.isfinite(t2)) and np.all(t2 >= _DELAY * t1)),
     )
 
@@ -219,7 +219,7 @@ def _range(numbers: np.ndarray) -> str:
 
 
 def _later(knob: str, times: Mapping[_At, float]) -> Finding:
-    """In all pairs of runs that differ in the knob alone, the time is longer where it is smaller, by a tenth or more."""
+    """In all pairs of runs that differ in the knob alone, the time is longer by a tenth where that is smaller."""
     fixed, said, holds = "α" if knob == "β" else "β", [], True
     for norm in dict.fromkeys(at.norm for at in times):
         of = {at: time for at, time in times.items() if at.norm == norm}
