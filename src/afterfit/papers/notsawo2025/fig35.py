@@ -76,7 +76,7 @@ class Fig35(Entry):
         "because with the cross-entropy little is gained after the fit; 500 units, so many that the start, the normal "
         "one of the authors' other nets, N(0, 1/outputs) of each layer, leaves its mark on what is fitted; batches of "
         "100; pixels in [0, 1]; penalties as in the authors' other nets, ℓ₂ and nuclear norms of each matrix, not "
-        "squared; α and β by trial on other draws. Under the nuclear norm, with singular values at each step, there are "
+        "squared; α and β by trial on other draws. Under the nuclear norm, singular values at each step, there are "
         "200 images and 200 units. t₁ is the first step at which 99 % of the training images are "
         "fitted, t₂ that from which on test accuracy is ten points higher than at t₁."
     )

@@ -154,11 +154,11 @@ def show_level(ax: Axes, errors: Sequence[float], **look: Any) -> None:
 
 def show_path(ax: Axes, runs: Mapping[At, af.Run]) -> None:
     """Training and test errors along runs, over steps' time; t_fit of the first is marked."""
-    for (at, run), color in zip(runs.items(), ("#0072B2", "#D55E00", "#222222"), strict=False):
+    for (at, run), color, width in zip(runs.items(), ("#0072B2", "#D55E00", "#222222"), (1.2, 2.4, 1.8), strict=False):
         curves = run.curves.isel(time=slice(1, None))
         for side, style in (("train", "--"), ("test", "-")):
             values = 100 * (1 - curves[f"{side}_accuracy"])
-            ax.plot(curves["time"], values, color=color, ls=style, lw=1.6, label=rf"{side}, $\alpha={at.α:g}$")
+            ax.plot(curves["time"], values, color=color, ls=style, lw=width, label=rf"{side}, $\alpha={at.α:g}$")
     ax.set(ylabel="errors along runs in %", ylim=(-2, None))
     af.plot.log_time_axes(ax)
     af.plot.mark_phases(ax, next(iter(runs.values())).verdict)
