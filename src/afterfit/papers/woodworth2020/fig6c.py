@@ -193,7 +193,7 @@ def _posed(scale: str, at: At, model: af.models.Model) -> af.Experiment:
     return af.Experiment(
         task=images("mnist", scale, n=_IMAGES[scale], n_test=_TESTED[scale]),
         model=model,
-        dynamics=af.dynamics.SGD(rate, _STEPS[scale], _BATCH[scale]),
+        dynamics=af.dynamics.SGD(rate, _STEPS[scale], batch=_BATCH[scale]),
         init=af.inits.He(at.α),
         seed=at.seed,
         observations=20,
