@@ -17,11 +17,13 @@ from scipy.optimize import minimize
 from afterfit import dynamics, losses, models, penalties
 from afterfit.models import (
     MLP,
+    ConvNet,
     DeepMatrixFactorisation,
     DiagonalNet,
     DiagonalProduct,
     Difference,
     EmbeddingMLP,
+    LastLayer,
     Linear,
     MatrixFactorisation,
     SymmetricFactorisation,
@@ -170,6 +172,7 @@ SQUARE = Signature((3, 3))
 VECTORS = np.random.default_rng(3).standard_normal((5, 3))
 MEASUREMENTS = np.random.default_rng(4).standard_normal((5, 3, 3))
 TOKENS = OneHot(np.random.default_rng(5).integers(0, 3, (5, 2)), 3)
+IMAGES = np.random.default_rng(6).standard_normal((5, 3, 4, 2))
 MODELS = {
     "linear": (Linear(), VECTOR, VECTORS),
     "matrix": (Linear(), SQUARE, MEASUREMENTS),
@@ -189,6 +192,8 @@ MODELS = {
     "difference of MLPs": (Difference(MLP((4,))), VECTOR, VECTORS),
     "tangent": (Tangent(MLP((4,))), VECTOR, VECTORS),
     "linear tangent": (Tangent(DiagonalNet(2)), VECTOR, VECTORS),
+    "convolutions": (ConvNet("2-M-3"), Signature((3, 4, 2), (2,)), IMAGES),
+    "last layer": (LastLayer(MLP((4,))), VECTOR, VECTORS),
 }
 every_model = pytest.mark.parametrize("name", MODELS)
 

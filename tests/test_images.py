@@ -134,6 +134,33 @@ def test_real_images_are_those_that_were_published(monkeypatch):
         af.tasks.Images("mnist")  # whose files have the same names
 
 
+def test_a_set_that_everybody_knows_is_looked_for_when_it_is_drawn(monkeypatch):
+    for sha256 in images.KNOWN:
+        task = af.tasks.Images("fashion-mnist", n=300, flat=False, sha256=sha256)
+        assert task.signature.inputs == (28, 28, 1)
+        assert af.tasks.Images.from_dict(task.to_dict()) == task
+        with pytest.raises(SpecError, match=r"60000 training images.*n=60001"):
+            task.replace(n=60_001)
+        with pytest.raises(SpecError, match=r"not on this machine.*afterfit data fetch fashion-mnist"):
+            draw(task)
+        with pytest.raises(SpecError, match="not on this machine"):  # how many there are of some classes is not known
+            task.replace(classes=(0, 1))
+    monkeypatch.setattr(images, "_SYSTEM", fashion().parent)
+    found = af.tasks.Images("fashion-mnist", n=300)
+    found._read()
+    assert vars(found)["_facts"] == images.KNOWN[found.sha256]
+    np.testing.assert_array_equal(draw(found).inputs, draw(af.tasks.Images("fashion-mnist", n=300)).inputs)
+
+
+def test_a_set_is_read_once_unless_its_files_change(tmp_path):
+    folder = write_idx(tmp_path)
+    assert read(folder) is read(folder)
+    assert not any(array.flags.writeable for array in read(folder).arrays)
+    before = read(folder)
+    (folder / IDX_FILES[0]).write_bytes(idx(255 - SET.images))
+    np.testing.assert_array_equal(read(folder).images, 255 - before.images)
+
+
 def test_a_net_learns_real_images(monkeypatch):
     monkeypatch.setenv(images.VARIABLE, str(fashion()))
     task = af.tasks.Images("fashion-mnist", n=200, n_test=500, classes=(0, 9), loss_name="logistic")

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.signal
 import scipy.special
 from conftest import as_jax, flat, random_like
 from hypothesis import given, settings
@@ -21,12 +22,14 @@ from afterfit._base.errors import SpecError
 from afterfit.inits import Gaussian, He, Symmetrised, ZeroLastLayer
 from afterfit.models import (
     MLP,
+    ConvNet,
     DeepMatrixFactorisation,
     DiagonalNet,
     DiagonalProduct,
     Difference,
     EmbeddingMLP,
     Function,
+    LastLayer,
     Linear,
     MatrixFactorisation,
     SymmetricFactorisation,
@@ -40,11 +43,13 @@ VECTORS = RNG.standard_normal((6, 5))
 MEASUREMENTS = RNG.standard_normal((7, 4, 4))
 MASK = (RNG.uniform(size=(4, 4)) < 0.6).astype(float)
 TOKENS = RNG.integers(0, 3, (6, 2))
+IMAGES = RNG.standard_normal((4, 5, 6, 2))
 LARGE_MASK = (RNG.uniform(size=(30, 30)) < 0.5).astype(float)
 
 VECTOR, VECTOR_TO_3 = Signature((5,)), Signature((5,), (3,))
 SQUARE, RECTANGLE, LARGE = Signature((4, 4)), Signature((4, 3)), Signature((30, 30))
 PAIR = Signature((6,), (3,), tokens=3)
+IMAGE = Signature((5, 6, 2), (3,))
 
 
 def one_hot(tokens, size=3):
@@ -80,6 +85,26 @@ def mlp(p, x, activate=relu):
 def embedding_mlp(p, tokens):
     e = np.array([p["E"][a] * p["E"][b] for a, b in tokens])
     return relu(e @ p["W1"].T + p["b1"]) @ p["W2"].T + p["b2"]
+
+
+def conv_net(p, images, layers):
+    """By SciPy's correlation of one channel at a time, and the largest of each 2×2 pixels one after the other."""
+    kernels = [layer["weight"] for layer in p["layers"]]
+    for layer in layers.split("-"):
+        if layer == "M":
+            corners = [(i, j) for i in range(0, images.shape[1], 2) for j in range(0, images.shape[2], 2)]
+            shape = (len(images), -(-images.shape[1] // 2), -(-images.shape[2] // 2), images.shape[3])
+            largest = [images[:, i : i + 2, j : j + 2].max(axis=1).max(axis=1) for i, j in corners]
+            images = np.stack(largest, axis=1).reshape(shape)
+        else:
+            kernel, *kernels = kernels
+            channels = [
+                sum(scipy.signal.correlate2d(image[..., c], filter[c], mode="same") for c in range(len(filter)))
+                for image in images
+                for filter in kernel
+            ]
+            images = relu(np.moveaxis(np.reshape(channels, (len(images), len(kernel), *images.shape[1:3])), 1, -1))
+    return images.reshape(len(images), -1) @ kernels[0].T
 
 
 def traces(W, X=MEASUREMENTS):
@@ -174,6 +199,10 @@ CASES = [
         VECTORS,
         lambda p, x: (mlp(p["plus"], x) - mlp(p["minus"], x)) / 2**0.5,
     ),
+    *(
+        Case(ConvNet(layers), IMAGE, IMAGES, functools.partial(conv_net, layers=layers))
+        for layers in ("3-M-4-2-M-2-M", "M-3", "2")
+    ),
     Case(Function(cubed, INITIAL, 3), VECTOR, VECTORS, lambda p, x: ((x @ p["W"].T) ** 2) @ p["v"]),
     Case(
         Function(cubed, ON_TOKENS, 3),
@@ -210,6 +239,7 @@ STATED = {  # the degree is the number of factors or layers
     "SymmetricFactorisation": 2,
     "DeepMatrixFactorisation": lambda m: m.depth,
     "MLP": lambda m: {"relu": len(m.hidden) + 1, "quadratic": 2 ** (len(m.hidden) + 1) - 1}[m.activation],
+    "ConvNet": lambda m: {"3-M-4-2-M-2-M": 5, "M-3": 2, "2": 2}[m.layers],
     "Difference": lambda m: len(m.model.hidden) + 1,
     "Function": lambda m: m.homogeneity,
 }
@@ -270,6 +300,7 @@ ZERO_STARTS = [
     (DeepMatrixFactorisation(3), ZeroLastLayer(Gaussian()), RECTANGLE, Entries(MASK[:, :3])),
     (MLP((4, 3), "all"), ZeroLastLayer(Gaussian()), VECTOR_TO_3, VECTORS),
     (EmbeddingMLP(4, 5), ZeroLastLayer(Gaussian()), PAIR, OneHot(TOKENS, 3)),
+    (ConvNet("3-M-2"), ZeroLastLayer(Gaussian()), IMAGE, IMAGES),
     (DiagonalNet(2), Symmetrised(Gaussian()), VECTOR, VECTORS),
     (DiagonalNet(3), Symmetrised(Gaussian()), VECTOR, VECTORS),
     (SymmetricFactorisation(), Symmetrised(Gaussian()), SQUARE, Entries(MASK)),
@@ -320,6 +351,65 @@ def test_difference_keeps_the_tangent_kernel_of_its_model():
         return rows @ rows.T
 
     np.testing.assert_allclose(kernel(doubled, params), kernel(inner, params["plus"]), rtol=1e-12)
+
+
+def test_the_slope_of_a_convolution_is_that_of_finite_differences():
+    case = Case(ConvNet("3-M-2-M"), IMAGE, IMAGES, None)
+    params, direction = case.params(1), case.params(2)
+    _, slope = jax.jvp(lambda p: case.model(p, jnp.asarray(IMAGES)), (as_jax(params),), (as_jax(direction),))
+    ends = [case.outputs(jax.tree.map(lambda p, d, s=s: p + s * d, params, direction)) for s in (1e-6, -1e-6)]
+    np.testing.assert_allclose(slope, (ends[0] - ends[1]) / 2e-6, rtol=1e-6, atol=1e-6)
+
+
+def test_he_s_fan_in_of_a_convolution_counts_its_neighbours():
+    weights = ConvNet("400-M-300").initialise(He(), IMAGE, np.random.default_rng(0))["layers"]
+    assert [layer["weight"].shape for layer in weights] == [(400, 2, 3, 3), (300, 400, 3, 3), (3, 3 * 3 * 300)]
+    for layer, inputs in zip(weights, (2 * 9, 400 * 9, 3 * 3 * 300), strict=True):
+        np.testing.assert_allclose(layer["weight"].std(), np.sqrt(2 / inputs), rtol=0.05)
+
+
+@pytest.mark.parametrize("layers", ["", "M", "8-", "8-N", "0-M", "-8", "8.5"])
+def test_layers_that_cannot_be_are_refused(layers):
+    with pytest.raises(SpecError, match="layers must be channels of convolutions and M for max-pooling"):
+        ConvNet(layers)
+
+
+def test_a_convolution_wants_images():
+    with pytest.raises(SpecError, match=r"images of shape \(height, width, channels\).*flat=False"):
+        ConvNet("4").parameters(VECTOR)
+    with pytest.raises(SpecError, match="a ConvNet"):
+        MLP((4,)).parameters(IMAGE)
+
+
+@pytest.mark.parametrize(
+    ("model", "signature", "inputs"),
+    [(MLP((4, 3), "all"), VECTOR_TO_3, VECTORS), (ConvNet("3-M-2"), IMAGE, IMAGES)],
+    ids=["MLP", "ConvNet"],
+)
+def test_only_the_last_layer_is_trained(model, signature, inputs):
+    """Steps down a squared loss, against least squares of the last layer on the features, written in NumPy."""
+    params = random_like(model.parameters(signature), np.random.default_rng(7))
+    frozen = LastLayer(model).anchored(as_jax(params))
+    loss = jax.jit(jax.grad(lambda p: jnp.sum((frozen(p, jnp.asarray(inputs)) - 1) ** 2)))
+    now = params
+    for _ in range(5):
+        now = jax.tree.map(lambda p, g: p - 1e-4 * np.asarray(g), now, loss(now))
+    *hidden, last = params["layers"]
+    # Its features are the outputs of the same net with the identity for its last layer.
+    size = last["weight"].shape[1]
+    eye = {"layers": [*hidden, {"weight": np.eye(size)}]}
+    features = np.asarray(model(as_jax(eye), jnp.asarray(inputs)))
+    W, b = last["weight"], last.get("bias", np.zeros(3))
+    for _ in range(5):
+        residual = 2 * (features @ W.T + b - 1)
+        W, b = W - 1e-4 * residual.T @ features, b - 1e-4 * residual.sum(axis=0) * ("bias" in last)
+    np.testing.assert_allclose(now["layers"][-1]["weight"], W, rtol=1e-10)
+    if "bias" in last:
+        np.testing.assert_allclose(now["layers"][-1]["bias"], b, rtol=1e-10)
+    for left, before in zip(jax.tree.leaves(now["layers"][:-1]), jax.tree.leaves(hidden), strict=True):
+        np.testing.assert_array_equal(left, before)
+    with pytest.raises(SpecError, match="DiagonalNet has no last layer"):
+        LastLayer(DiagonalNet(2))
 
 
 @pytest.mark.parametrize("model", [MLP((4,), "hidden"), MLP((4,), "none"), Linear(), DiagonalNet(2)], ids=repr)

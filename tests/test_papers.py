@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import afterfit as af
-from afterfit import SpecError, papers
+from afterfit import AfterfitError, SpecError, papers
 from afterfit._sweeps.store import Store
 from afterfit.papers import _ledger
 from afterfit.papers._entry import Evidence, keeping
@@ -22,7 +22,12 @@ ENTRIES = papers.entries()
 def test_claims_at_quick_scale(id, monkeypatch):
     monkeypatch.setattr("afterfit._sweeps.processes.cores", lambda: 1)  # the others are other tests'
     entry = ENTRIES[id]
-    runs = entry.run("quick")
+    try:
+        runs = entry.run("quick")
+    except AfterfitError as error:
+        if "not on this machine" in str(error):  # images, which then say how they are had
+            pytest.skip(str(error))
+        raise
     assert {run.status for run in runs.values()} == {"finished"}
     evidence = Evidence(entry, runs, "quick", False)
     # Claims hold and their controls do not; a change that makes one hold which is known to fail is noticed as well.

@@ -1,4 +1,4 @@
-"""Networks: fully connected ones, and tokens embedded."""
+"""Networks: fully connected ones, tokens embedded, and convolutions of images."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from afterfit._base.spec import later
 from afterfit.models._base import Model, Parameter
 from afterfit.models._inputs import Signature, as_inputs, preactivations
 
-__all__ = ["MLP", "EmbeddingMLP"]
+__all__ = ["MLP", "ConvNet", "EmbeddingMLP"]
 
 _BIASES = ("none", "hidden", "all")
 
@@ -70,7 +70,8 @@ class MLP(Model):
     def parameters(self, signature: Signature) -> dict[str, list[dict[str, Parameter]]]:
         require(
             len(signature.inputs) == 1,
-            f"an MLP takes vectors, but the task has inputs of shape {signature.inputs}: choose a matrix model.",
+            f"an MLP takes vectors, but the task has inputs of shape {signature.inputs}: choose a matrix model, or of "
+            "images a ConvNet.",
         )
         sizes = [signature.inputs[0], *self.hidden, int(np.prod(signature.outputs))]
         layers = []
@@ -167,3 +168,89 @@ class EmbeddingMLP(Model):
 
     def zero_last_layer(self, params: Any) -> Any:
         return params | {"W2": np.zeros_like(params["W2"]), "b2": np.zeros_like(params["b2"])}
+
+
+class ConvNet(Model):
+    """A network of 3×3 convolutions without biases, ReLU after each, max-pooling, and one linear layer at the end.
+
+    `layers` is written as papers do: numbers are the channels of convolutions, which leave an image its height and
+    width, M is the largest of 2×2 pixels, of which an odd side keeps its last row. All that is left then goes through
+    the linear layer. Inputs are images of shape (height, width, channels): `tasks.Images(..., flat=False)`. Kernels
+    have PyTorch's shape (outputs, inputs, 3, 3).
+
+    ```python
+    ConvNet("64-M-128-M-256-256-M-512-512-M-512-M")  # VGG11-like: Woodworth et al. 2020, App. B.2, without its FC
+    ```
+    """
+
+    smooth, responsive, separate = False, True, True
+
+    layers: str
+
+    def __check_init__(self):
+        parts = self.layers.split("-")
+        require(
+            all(part == "M" or (part.isdecimal() and int(part) >= 1) for part in parts) and set(parts) != {"M"},
+            f"layers must be channels of convolutions and M for max-pooling, such as '16-M-32-M', got {self.layers!r}.",
+        )
+
+    @property
+    def _layers(self) -> list[int | None]:
+        """The channels of each convolution, None for max-pooling."""
+        return [None if part == "M" else int(part) for part in self.layers.split("-")]
+
+    def parameters(self, signature: Signature) -> dict[str, list[dict[str, Parameter]]]:
+        require(
+            len(signature.inputs) == 3,
+            f"a ConvNet takes images of shape (height, width, channels), but the task has inputs of shape "
+            f"{signature.inputs}: of tasks.Images, flat=False.",
+        )
+        height, width, channels = signature.inputs
+        layers = []
+        for wanted in self._layers:
+            if wanted is None:
+                height, width = -(-height // 2), -(-width // 2)
+            else:
+                layers.append({"weight": Parameter((wanted, channels, 3, 3), fan_in=9 * channels)})
+                channels = wanted
+        features = height * width * channels
+        layers.append({"weight": Parameter((*signature.outputs, features), fan_in=features)})
+        return {"layers": layers}
+
+    def __call__(self, params: dict[str, list[dict[str, Array]]], inputs: Any) -> Array:
+        *kernels, last = params["layers"]
+        images, kernels = as_inputs(inputs).dense(), iter(kernels)
+        for wanted in self._layers:
+            images = _pooled(images) if wanted is None else jax.nn.relu(_convolved(images, next(kernels)["weight"]))
+        return preactivations(images.reshape(len(images), -1), last)
+
+    @property
+    def operations(self) -> int:
+        return 11 * (self.degree - 1) + 1
+
+    @property
+    def degree(self) -> int:
+        return sum(wanted is not None for wanted in self._layers) + 1
+
+    def zero_last_layer(self, params: Any) -> Any:
+        *others, last = params["layers"]
+        return {"layers": [*others, jax.tree.map(np.zeros_like, last)]}
+
+
+def _convolved(images: Float[Array, "n h w c"], kernel: Float[Array, "k c 3 3"]) -> Float[Array, "n h w k"]:
+    """Each image correlated with each kernel, 0 beyond the edges.
+
+    As one product of matrices, of all neighbourhoods with all kernels. Runs go together, each with kernels of its own:
+    products of matrices then stay such, and convolutions become grouped ones, which took three times as long.
+    """
+    _, h, w, _ = images.shape
+    padded = jnp.pad(images, ((0, 0), (1, 1), (1, 1), (0, 0)))
+    neighbourhoods = jnp.concatenate([padded[:, i : i + h, j : j + w] for i in range(3) for j in range(3)], axis=-1)
+    return neighbourhoods @ kernel.transpose(2, 3, 1, 0).reshape(-1, kernel.shape[0])
+
+
+def _pooled(images: Float[Array, "n h w c"]) -> Float[Array, "n i j c"]:
+    """The largest of 2×2 pixels; at an odd edge, of those that there are."""
+    n, h, w, c = images.shape
+    even = jnp.pad(images, ((0, 0), (0, h % 2), (0, w % 2), (0, 0)), constant_values=-jnp.inf)
+    return even.reshape(n, (h + 1) // 2, 2, (w + 1) // 2, 2, c).max((2, 4))

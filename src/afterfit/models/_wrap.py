@@ -1,4 +1,4 @@
-"""Models made from other things: a difference of two models, and any pure function."""
+"""Models made from other things: a difference of two models, parts of one, and any pure function."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from afterfit._base.jacobians import linearise
 from afterfit.models._base import LinearModel, Model, Parameter
 from afterfit.models._inputs import Signature, as_inputs, as_numbers
 
-__all__ = ["Difference", "Function", "Tangent"]
+__all__ = ["Difference", "Function", "LastLayer", "Tangent"]
 
 
 class Difference(Model):
@@ -165,6 +165,79 @@ class _LinearTangent(_Tangent, LinearModel):  # pyright: ignore[reportIncompatib
 
     def weights(self, params: PyTree[Array]) -> Array:
         return self._along(self.model.weights, params)
+
+
+class LastLayer(Model):
+    """`model` with all layers but the last left where the run starts: a linear predictor on random features.
+
+    It has the parameters of `model` and starts at the same ones; those of other layers are never looked at again.
+
+    ```python
+    af.models.LastLayer(af.models.MLP((5000,)))  # Woodworth et al. 2020, App. B.2
+    ```
+    """
+
+    smooth = True
+
+    model: Model
+
+    def __check_init__(self):
+        has_one = type(self.model).zero_last_layer is not Model.zero_last_layer
+        require(has_one, f"{type(self.model).__name__} has no last layer: choose a network, such as an MLP.")
+
+    def parameters(self, signature: Signature) -> PyTree[Parameter]:
+        return self.model.parameters(signature)
+
+    def check_inputs(self, inputs: Any) -> None:
+        self.model.check_inputs(inputs)
+
+    def initialise(self, init: Any, signature: Signature, rng: np.random.Generator) -> PyTree[np.ndarray]:
+        return self.model.initialise(init, signature, rng)
+
+    @property
+    def responsive(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.model.responsive
+
+    @property
+    def operations(self) -> int:
+        return self.model.operations
+
+    @property
+    def in_parts(self) -> bool:
+        return self.model.in_parts
+
+    def anchored(self, params: PyTree[Array]) -> Model:
+        return _LastLayer(model=self.model, anchor=params)
+
+    def __call__(self, params: PyTree[Array], inputs: Any) -> Array:
+        raise SpecError("a LastLayer model depends on where it starts: call anchored(params) first, as train does.")
+
+
+class _LastLayer(Model):
+    smooth = True
+
+    model: Any
+    anchor: PyTree[Array]
+
+    def parameters(self, signature: Signature) -> PyTree[Parameter]:
+        return self.model.parameters(signature)
+
+    @property
+    def linear(self) -> bool:
+        return True
+
+    @property
+    def responsive(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.model.responsive
+
+    @property
+    def separate(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.model.separate
+
+    def __call__(self, params: PyTree[Array], inputs: Any) -> Array:
+        kept = self.model.zero_last_layer(jax.tree.map(lambda leaf: np.ones(()), params))  # 0 in the last layer
+        mixed = jax.tree.map(lambda keep, start, now: start if keep else now, kept, self.anchor, params)
+        return self.model(mixed, inputs)
 
 
 class Function(Model):

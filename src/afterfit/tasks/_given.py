@@ -12,7 +12,7 @@ import numpy as np
 
 from afterfit._base.definitions import Mapped, digest_of_arrays, held, is_mapped
 from afterfit._base.errors import require
-from afterfit._base.images import ImageSet, find, is_path
+from afterfit._base.images import KNOWN, ImageSet, find, is_path
 from afterfit._base.spec import later, place
 from afterfit._diagnose.thresholds import Criteria
 from afterfit.losses import CrossEntropy, Exponential, Logistic, Loss, Squared
@@ -224,7 +224,7 @@ class Images(Task):
 
     Images are known by what is in the files, `sha256`, and not by where those are: the same files have the same runs on
     every machine, and others under the same name have others. It is found out where it is not given; where it is, other
-    files are refused.
+    files are refused. With that of MNIST or Fashion-MNIST given, files are looked for when a run begins.
 
     ```python
     task = af.tasks.Images("mnist", n=1000)  # Notsawo et al. 2025, App. H.3.4
@@ -251,7 +251,8 @@ class Images(Task):
         super().__post_init__()
         if is_path(self.source):  # wherever it is read again
             object.__setattr__(self, "source", str(Path(self.source).expanduser().absolute()))
-        self._read()
+        if not self._is_known:
+            self._read()
 
     def replace(self, **changes: Any) -> Self:
         """A copy with some fields changed; of another source, other images are meant."""
@@ -268,9 +269,16 @@ class Images(Task):
     @property
     def _known(self) -> tuple[tuple[int, int, int], int, int, int]:
         """The shape of an image, how many classes there are, and how many training and test images to choose from."""
+        if self._is_known:
+            return KNOWN[self.sha256]
         if "_facts" not in vars(self):
             self._read()
         return vars(self)["_facts"]
+
+    @property
+    def _is_known(self) -> bool:
+        """Whether it is about all classes of a set that needs not be here for that: it is looked for when drawn."""
+        return self.classes is None and self.sha256 in KNOWN
 
     def __check_init__(self):
         check_positive(n=self.n)
