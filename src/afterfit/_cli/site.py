@@ -21,6 +21,7 @@ from afterfit._cli._app import (
     complete_group,
     complete_scale,
     on_interrupt,
+    one_thread_each,
     say,
     stop,
 )
@@ -92,6 +93,7 @@ def gallery(
     command draws again only what other code would draw, and goes on where it was stopped. Exits with 1 if a picture
     could not be drawn: its page is written without it.
     """
+    one_thread_each()
     from afterfit.papers._entry import check_scale
     from afterfit.papers._ledger import Ledger
 
