@@ -1,0 +1,482 @@
+"""Figs 8 and 19 to 23: coherent measurements hinder sparse recovery, and help matrix completion."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+import afterfit as af
+from afterfit.papers import Entry, Finding, claim, control, correction, once
+from afterfit.papers.notsawo2025 import PAPER
+from afterfit.papers.notsawo2025 import coherent_panels as panels
+from afterfit.papers.notsawo2025.coherent import (
+    Cell,
+    agrees,
+    coherences_of,
+    completed,
+    draw_of,
+    exponential,
+    falls,
+    follows,
+    least_entries,
+    least_measurements,
+    mixed,
+    rises,
+    times_fall,
+    times_rise,
+)
+from afterfit.papers.notsawo2025.completion import found
+from afterfit.papers.notsawo2025.recovery import CLOSE, GOAL, descent, least_l1_recovers
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["Fig8"]
+
+_SPARSE, _MATRIX = 0.1, 1.0  # α: of sparse recovery (G.1.3) and, in the notebook, of completion (G.2.3 has 0.1)
+_BETA = 1e-5  # of both
+_SIZE = 10.0  # ‖A*‖_F in the notebook
+
+
+class _Rows(NamedTuple):
+    N: int
+    τ: float
+    seed: int
+
+
+class _Entries(NamedTuple):
+    entries: int
+    τ: float
+    seed: int
+
+
+@dataclasses.dataclass(frozen=True)
+class _Scale:
+    """What is run and solved: sizes, numbers of measurements, shares τ, and draws."""
+
+    n: int
+    sparsity: int
+    numbers: tuple[int, ...]  # N of sparse recovery; the first is drawn
+    entries: tuple[int, ...]  # N of completion
+    taus: tuple[float, ...]
+    seeds: tuple[int, ...]
+    few: tuple[int, ...]  # seeds for the N of which no time is asked
+    finer: tuple[float, ...]  # τ of the programs
+    draws: int  # of the programs
+    sparsities: tuple[int, ...]
+    sample: tuple[tuple[int, float], ...]  # (N, τ) at which descent is run too
+    steps: float  # of sparse recovery
+
+    @property
+    def timed(self) -> tuple[int, ...]:
+        """N of sparse recovery at which times are asked: a* is mostly found at τ = 0 and mostly not at τ = 1."""
+        return tuple(N for N in sorted(self.numbers) if 0.3 * self.n <= N <= 0.8 * self.n)
+
+
+_SCALES = {
+    "paper": _Scale(
+        n=100,
+        sparsity=5,
+        numbers=(50, 10, 20, 30, 40, 60, 70, 80, 90, 100),
+        entries=(70, 50, 60, 80, 90),
+        taus=(0.0, 0.2, 0.4, 0.6, 0.8, 1.0),
+        seeds=(1, 2, 3, 4, 5),
+        few=(1,),
+        finer=tuple(k / 10 for k in range(11)),
+        draws=40,
+        sparsities=(1, 5, 20, 60),
+        sample=((50, 0.0), (50, 0.4), (30, 0.2), (70, 0.6)),
+        steps=1e7,
+    ),
+    "quick": _Scale(
+        n=40,
+        sparsity=2,
+        numbers=(20, 14, 30, 40),
+        entries=(70,),
+        taus=(0.0, 0.3, 0.6, 1.0),
+        seeds=(1, 2, 3, 4, 5),
+        few=(1,),
+        finer=(0.0, 0.25, 0.5, 0.75, 1.0),
+        draws=20,
+        sparsities=(1, 4, 16),
+        sample=((20, 0.3),),
+        steps=1e6,
+    ),
+}
+_TIMED_ENTRIES = (60, 70, 80)
+_OTHERS = 1000  # seeds of the programs' draws begin here
+
+
+class Fig8(Entry):
+    paper, name = PAPER, "fig8"
+    title = "Coherent measurements hinder sparse recovery and help matrix completion"
+    where = "Figs 8 and 19 to 23, §3.4, App. G"
+    about = (
+        "Sparse recovery (n = 100, s = 5, α = 10⁻¹, β = 10⁻⁵) from N measurements of which ⌊τN⌋ are columns of the "
+        "basis and the others Gaussian of variance 1/N, and completion of a 10×10 matrix of rank 2 (α = 1, β = 10⁻⁵) "
+        "from N entries of which ⌊τN⌋ are those of the largest leverage μᵢ + νⱼ and the others uniform, without noise. "
+        "10⁷ steps of subgradient descent are followed as their flow to the time 10⁷α, exactly from one change of sign "
+        "to the next under L1 and by proximal steps under the nuclear norm, over N and τ and several draws; descent "
+        "itself is run at a sample of (N, τ). Beside it, how many measurements the convex programs need on other "
+        "draws, at every τ: least ℓ₁ norm by linear programming, least nuclear norm by splitting. A run has found the "
+        "truth if its relative recovery error ends at 10⁻² or below, and t₂ is then where this error is within 5 % of "
+        "its plateau, as in the notebook; elsewhere it is ∞, as in the text."
+    )
+    notes = (
+        "(1) The rows from the basis are its first columns, as in the text; the notebook picks them at random. The "
+        "support of a* is random, so that draws have the same law. So has X whether the basis is that of the text (Q "
+        "of a QR decomposition) or of the notebook (I), since Gaussian rows may be rotated. (2) The notebook scales A* "
+        "to a norm of 10. Here A* = UVᵀ is left as it is drawn and β is 10⁻⁵‖A*‖_F/10: A* and β enter by their ratio "
+        "alone, so this is the notebook's run, ‖A*‖_F/10 times as large. (3) α = 1 fits the entries in one step, where "
+        "the text's α = 0.1 takes some 66; the flow is the same, and t₂ ten times as many steps. (4) The notebook has "
+        "completion for N = 70 alone, and its t₂ is the plateau's also where nothing is found."
+    )
+
+    def runs(
+        self, scale: str
+    ) -> dict[str, dict[_Rows, af.Experiment] | dict[_Entries, af.Experiment] | dict[str, af.Experiment]]:
+        of = _SCALES[scale]
+        return {
+            "sparse": {
+                _Rows(N, tau, seed): _flow(_vector_descent(of, N, tau, seed), "path")
+                for N in of.numbers
+                for tau in of.taus
+                for seed in (of.seeds if N in (*of.timed, of.n) else of.few)
+            },
+            "matrices": {
+                _Entries(N, tau, seed): _flow(_matrix_descent(N, tau, seed), "proximal")
+                for N in of.entries
+                for tau in of.taus
+                for seed in (of.seeds if N in _TIMED_ENTRIES else of.few)
+            },
+            "descents": {f"N={N} τ={tau:g}": _vector_descent(of, N, tau, of.seeds[0]) for N, tau in of.sample},
+        }
+
+    def picture(
+        self,
+        cells: list[Cell],
+        matrix_cells: list[Cell],
+        needed: dict[float, np.ndarray],
+        entries: dict[float, np.ndarray],
+        by_sparsity: dict[float, dict[int, np.ndarray]],
+        coherences: dict[float, np.ndarray],
+    ) -> Figure:
+        figure = af.plot.Figure(figsize=(17, 12.5), layout="constrained")
+        above, middle, below = figure.subplots(3, 4)
+        for axes, of, needs, words in (
+            (above, cells, needed, "sparse recovery"),
+            (middle, matrix_cells, entries, "matrix completion"),
+        ):
+            panels.draw_curves(axes[0], of, words)
+            panels.draw_shares(axes[1], needs, of, words)
+            panels.draw_errors(axes[2], of, words)
+            panels.draw_times(axes[3], of, words)
+        first = cells[0]
+        af.plot.mark_phases(above[0], first.run.diagnose(fit=GOAL, generalise=CLOSE))
+        panels.draw_coherences(below[0], coherences)
+        panels.draw_by_sparsity(below[1], by_sparsity)
+        panels.draw_needs(below[2], needed, "measurements")
+        panels.draw_needs(below[3], entries, "entries")
+        return figure
+
+    # ------------------------------------------------------------------------------------------- what is computed
+
+    @once
+    def cells(self, sparse: dict[_Rows, af.Run]) -> list[Cell]:
+        """The runs of sparse recovery, by their numbers."""
+        return [Cell.of(run, _SPARSE) for run in sparse.values()]
+
+    @once
+    def matrix_cells(self, matrices: dict[_Entries, af.Run]) -> list[Cell]:
+        """The runs of completion, by their numbers."""
+        return [Cell.of(run, _MATRIX) for run in matrices.values()]
+
+    @once
+    def needed(self, scale: str) -> dict[float, np.ndarray]:
+        """By τ, how many measurements the linear program needs on each draw."""
+        of = _SCALES[scale]
+        return {tau: least_measurements(of.n, of.sparsity, tau, _draws(of)) for tau in of.finer}
+
+    @once
+    def by_sparsity(self, scale: str) -> dict[float, dict[int, np.ndarray]]:
+        """The same by τ and by s."""
+        of = _SCALES[scale]
+        return {
+            tau: {s: least_measurements(of.n, s, tau, _draws(of)) for s in of.sparsities} for tau in (0.0, 0.5, 1.0)
+        }
+
+    @once
+    def entries(self, scale: str) -> dict[float, np.ndarray]:
+        """By τ, how many entries nuclear-norm minimisation needs on each draw."""
+        of = _SCALES[scale]
+        return least_entries(2, of.finer, _draws(of))
+
+    @once
+    def by_rank(self, scale: str) -> dict[int, np.ndarray]:
+        """The same by rank, for entries at random."""
+        return {rank: least_entries(rank, [0.0], _draws(_SCALES[scale]))[0.0] for rank in (1, 2, 3)}
+
+    @once
+    def coherences(self, scale: str) -> dict[float, np.ndarray]:
+        """μ(Mᵀ, Φ) by τ: one row a draw, one column an N = 1, 6, …"""
+        n = _SCALES[scale].n
+        return {tau: coherences_of(n, tau, range(1, n, 5), range(5)) for tau in (0.0, 0.05, 0.2, 1.0)}
+
+    # ------------------------------------------------------------------------------------------- sparse recovery
+
+    @claim(
+        "μ(Mᵀ, Φ) rises with N at τ = 0, and is 1 from the first measurement that is from the basis on",
+        says="the higher τ, the less is the incoherence; τ = 0 is the maximum, and τ = 1 a coherence of 1 (Fig. 19a)",
+    )
+    def coherence_rises(self, coherences: dict[float, np.ndarray]) -> Finding:
+        return _coherence_rises(coherences)
+
+    @control(coherence_rises, "Gaussian measurements alone, in the place of every τ")
+    def coherence_stays(self, coherences: dict[float, np.ndarray]) -> Finding:
+        return _coherence_rises({tau: coherences[0.0] for tau in coherences})
+
+    @claim(
+        "sparse recovery: the linear program needs more measurements the larger τ",
+        says="as s and/or τ increases, N_min(s, τ) increases (G.1.3, Fig. 19b)",
+    )
+    def coherent_needs_more(self, needed: dict[float, np.ndarray]) -> Finding:
+        return rises(needed, "least N", "τ")
+
+    @control(coherent_needs_more, "Gaussian measurements alone, in the place of every τ")
+    def gaussian_needs_as_many(self, needed: dict[float, np.ndarray]) -> Finding:
+        return rises({tau: np.roll(needed[0.0], k) for k, tau in enumerate(needed)}, "least N", "τ")
+
+    @claim(
+        "sparse recovery: the linear program needs more measurements the larger s, whatever τ",
+        says="as s and/or τ increases, N_min(s, τ) increases (G.1.3, Fig. 19b)",
+    )
+    def denser_needs_more(self, by_sparsity: dict[float, dict[int, np.ndarray]]) -> Finding:
+        found = [rises(needed, f"τ={tau:g}, least N", "s") for tau, needed in by_sparsity.items()]
+        return Finding("; ".join(each.measured for each in found), all(each.holds for each in found))
+
+    @control(denser_needs_more, "least squares, which needs N = n")
+    def least_squares_needs_all(self, by_sparsity: dict[float, dict[int, np.ndarray]], scale: str) -> Finding:
+        n = _SCALES[scale].n
+        return self.denser_needs_more(
+            {tau: {s: np.full(len(each), n) for s, each in needed.items()} for tau, needed in by_sparsity.items()}
+        )
+
+    @claim(
+        "at τ = 1 and N < n no method finds a*",
+        says="at τ → 1 each measurement captures a single component, which makes it impossible to find a* for N < n (by "
+        "any method whatsoever); N_min(s, τ) → n for all s",
+    )
+    def impossible_below_n(self, by_sparsity: dict[float, dict[int, np.ndarray]], scale: str) -> Finding:
+        n = _SCALES[scale].n
+        early = {s: float(np.mean(least < n)) for s, least in by_sparsity[1.0].items()}
+        return Finding(
+            "share of draws that the linear program finds for some N < n: "
+            + ", ".join(f"{found:.2f} (s={s})" for s, found in early.items()),
+            max(early.values()) == 0,
+        )
+
+    @correction(
+        impossible_below_n,
+        "at τ = 1 a* is found from N < n measurements if and only if they read all of its non-zeros, on a share "
+        "C(n−s, N−s)/C(n, N) of draws",
+        why="The least ℓ₁ norm puts 0 where nothing is measured, which is right where a* has no non-zero there. With "
+        "s = 1 half of the draws are found from N = n/2.",
+        touches="No: N_min for all draws tends to n, and more measurements are needed than at any smaller τ.",
+        where="App. G.1.3",
+    )
+    def reads_the_support(self, by_sparsity: dict[float, dict[int, np.ndarray]], scale: str) -> Finding:
+        of = _SCALES[scale]
+        exact, total = 0, 0
+        for s, least in by_sparsity[1.0].items():
+            truths = [draw_of(mixed(of.n, s, 1, 1.0), seed).truth for seed in _draws(of)]
+            last = np.array([1 + np.flatnonzero(truth)[-1] for truth in truths])
+            exact, total = exact + int(np.sum(least == last)), total + len(last)
+        means = [f"{least.mean():.1f} and {s * (of.n + 1) / (s + 1):.1f} (s={s})" for s, least in by_sparsity[1.0].items()]
+        return Finding(
+            f"the least N is that of the last non-zero on {exact} of {total} draws; in the mean and by the law "
+            + ", ".join(means),
+            exact == total,
+        )
+
+    @claim(
+        "sparse recovery: runs take longer the larger τ, for N between 0.3n and 0.8n",
+        says="the generalisation time and the generalisation delay increase with τ; for N < n, when τ → 1, t₂ → ∞ "
+        "(G.1.3, Figs 21 and 22)",
+    )
+    def coherent_takes_longer(self, cells: list[Cell], scale: str) -> Finding:
+        return times_rise(cells, lambda c: c.t2, "t₂", _SCALES[scale].timed)
+
+    @control(coherent_takes_longer, "N = n, where the whole basis is read at τ = 1")
+    def all_takes_no_longer(self, cells: list[Cell], scale: str) -> Finding:
+        return times_rise(cells, lambda c: c.t2, "t₂", (_SCALES[scale].n,))
+
+    @control(coherent_takes_longer, "t₁")
+    def fit_takes_no_longer(self, cells: list[Cell], scale: str) -> Finding:
+        return times_rise(cells, lambda c: c.t1, "t₁", _SCALES[scale].timed)
+
+    @claim(
+        "sparse recovery: the recovery error decreases with τ",
+        says="the generalisation time and the generalisation delay increase with τ while the generalisation error "
+        "decreases with it",
+    )
+    def error_falls(self, cells: list[Cell], scale: str) -> Finding:
+        return times_fall(cells, lambda c: c.error, "the error at the end", _SCALES[scale].timed)
+
+    @correction(
+        error_falls,
+        "the recovery error increases with τ",
+        why="Fewer draws are found the larger τ (Fig. 20 and the convex program have it so), and where nothing is found "
+        "the error is of the size of a*.",
+        touches="No: §3.4 has it right, lower coherence results in better recovery.",
+        where="App. G.1.3, Gradient Descent",
+    )
+    def error_rises(self, cells: list[Cell], scale: str) -> Finding:
+        return times_rise(cells, lambda c: c.error, "the error at the end", _SCALES[scale].timed)
+
+    @claim(
+        "sparse recovery: at every (N, τ) runs find a* where and only where the linear program does",
+        says="the error as a function of N and τ has the same shape as in the convex programming",
+    )
+    def as_the_linear_program(self, cells: list[Cell], solvable: list[bool]) -> Finding:
+        return agrees(cells, solvable, "the linear program")
+
+    @once
+    def solvable(self, cells: list[Cell]) -> list[bool]:
+        """For which runs of sparse recovery a* is the vector of least ℓ₁ norm."""
+        return [least_l1_recovers(cell.run.data) for cell in cells]
+
+    @control(as_the_linear_program, "the program's answers in another order")
+    def as_another_program(self, cells: list[Cell], solvable: list[bool]) -> Finding:
+        return agrees(cells, _shuffled(solvable), "the linear program, elsewhere,")
+
+    @claim(
+        "subgradient descent takes as long as its flow, and ends where it does",
+        says="α = 10⁻¹, β = 10⁻⁵ (G.1.3); 10⁷ steps in the notebook",
+    )
+    def descent_follows(self, cells: list[Cell], descents: dict[str, af.Run]) -> Finding:
+        return follows(cells, [Cell.of(run, _SPARSE) for run in descents.values()])
+
+    @control(descent_follows, "the flow of the next draw")
+    def descent_follows_another(self, cells: list[Cell], descents: dict[str, af.Run]) -> Finding:
+        moved = [dataclasses.replace(Cell.of(run, _SPARSE), seed=run.spec["seed"] + 1) for run in descents.values()]
+        return follows(cells, moved)
+
+    # ----------------------------------------------------------------------------------------- matrix completion
+
+    @claim(
+        "completion: nuclear-norm minimisation needs fewer entries the larger τ",
+        says="as τ increases, the number of samples needed for perfect recovery decreases (G.2.3)",
+    )
+    def coherent_needs_fewer(self, entries: dict[float, np.ndarray]) -> Finding:
+        return falls(entries, "least N", "τ")
+
+    @control(coherent_needs_fewer, "the entries of the smallest leverage first")
+    def incoherent_needs_more(self, entries: dict[float, np.ndarray], scale: str) -> Finding:
+        taus = [tau for tau in entries if tau <= 0.5]
+        return falls(least_entries(2, taus, _draws(_SCALES[scale]), smallest_first=True), "least N", "τ")
+
+    @claim(
+        "completion: the number of entries that are needed decreases exponentially with τ",
+        says="the number of examples required to generalise decreases exponentially (§3.4, G.2.3)",
+    )
+    def decreases_exponentially(self, entries: dict[float, np.ndarray]) -> Finding:
+        return exponential(entries)
+
+    @claim(
+        "completion: fewer entries are needed the larger the rank",
+        says="as r and/or τ increases, the number of samples needed for perfect recovery decreases",
+    )
+    def higher_rank_needs_fewer(self, by_rank: dict[int, np.ndarray]) -> Finding:
+        return falls(by_rank, "least N", "r")
+
+    @correction(
+        higher_rank_needs_fewer,
+        "more entries are needed the larger the rank",
+        why="A matrix of rank r has r(2n − r) degrees of freedom, which is the least number of entries for r = 1, 2, 3: "
+        "19, 36, 51 at n = 10.",
+        touches="No: the figures are about τ at one rank.",
+        where="App. G.2.3, Linear programming",
+    )
+    def higher_rank_needs_more(self, by_rank: dict[int, np.ndarray]) -> Finding:
+        return rises(by_rank, "least N", "r")
+
+    @claim(
+        "completion: runs take less time the larger τ",
+        says="the number of examples decreases, as does the time it takes the models to generalise (Figs 8 and 23)",
+    )
+    def coherent_is_quicker(self, matrix_cells: list[Cell], scale: str) -> Finding:
+        return times_fall(matrix_cells, lambda c: c.t2, "t₂", _timed_entries(scale))
+
+    @control(coherent_is_quicker, "the times of sparse recovery")
+    def sparse_is_not_quicker(self, cells: list[Cell], scale: str) -> Finding:
+        return times_fall(cells, lambda c: c.t2, "t₂", _SCALES[scale].timed)
+
+    @once
+    def completable(self, matrix_cells: list[Cell]) -> list[bool]:
+        """For which runs of completion A* is the matrix of least nuclear norm."""
+        data = [cell.run.data for cell in matrix_cells]
+        masks = np.array([np.asarray(each.inputs.mask) > 0 for each in data])
+        return list(found(np.array([each.truth for each in data]), masks))
+
+    @claim(
+        "completion: at every (N, τ) runs find A* where and only where nuclear-norm minimisation does",
+        says="the convex program “gives us a basis for comparison with other methods”",
+    )
+    def as_the_nuclear_program(self, matrix_cells: list[Cell], completable: list[bool]) -> Finding:
+        return agrees(matrix_cells, completable, "the program")
+
+    @control(as_the_nuclear_program, "the program's answers in another order")
+    def as_another_nuclear_program(self, matrix_cells: list[Cell], completable: list[bool]) -> Finding:
+        return agrees(matrix_cells, _shuffled(completable), "the program, elsewhere,")
+
+
+def _coherence_rises(coherences: dict[float, np.ndarray]) -> Finding:
+    # Gaussian measurements of a draw stay as N grows, so that the largest cosine can only grow; ⌊τN⌋ ≥ 1 reads the basis.
+    gaussian = coherences[0.0]
+    numbers = np.arange(gaussian.shape[1]) * 5 + 1
+    ones, below = [], []
+    for tau, values in coherences.items():
+        reads = tau * numbers >= 1 - 1e-9
+        ones += list(values[:, reads].ravel())
+        below += list(values[:, ~reads].ravel())
+    return Finding(
+        f"τ = 0: {gaussian[:, 0].mean():.2f} for N = 1 to {gaussian[:, -1].mean():.2f} for N = {numbers[-1]}, means of "
+        f"{len(gaussian)} draws; before ⌊τN⌋ = 1 at most {max(below):.2f}, from then on at least {min(ones):.2g}",
+        bool(np.all(np.diff(gaussian, axis=1) >= 0) and np.all(gaussian[:, -1] > gaussian[:, 0]))
+        and max(below) < 1
+        and min(ones) >= 1 - 1e-9,
+    )
+
+
+def _draws(of: _Scale) -> range:
+    return range(_OTHERS, _OTHERS + of.draws)
+
+
+def _timed_entries(scale: str) -> list[int]:
+    return [N for N in sorted(_SCALES[scale].entries) if N in _TIMED_ENTRIES]
+
+
+def _shuffled(answers: Sequence[bool]) -> list[bool]:
+    return list(np.random.default_rng(0).permutation(answers))
+
+
+def _vector_descent(of: _Scale, N: int, tau: float, seed: int) -> af.Experiment:
+    """10⁷ steps on a draw of sparse recovery."""
+    return descent(mixed(of.n, of.sparsity, N, tau), _SPARSE, _BETA, of.steps, seed, observations=100)
+
+
+def _matrix_descent(N: int, tau: float, seed: int) -> af.Experiment:
+    """10⁷ steps on a draw of completion, in units in which ‖A*‖_F is 10."""
+    task = completed(2, N, tau)
+    strength = _BETA * float(np.linalg.norm(draw_of(task, seed).truth)) / _SIZE
+    vector = descent(task, _MATRIX, _BETA, 1e7, seed, observations=100)
+    return dataclasses.replace(vector, penalty=af.penalties.Nuclear(strength))
+
+
+def _flow(run: af.Experiment, method: str) -> af.Experiment:
+    """The flow of a descent, to the same time."""
+    lr, steps = run.dynamics.lr, run.dynamics.steps
+    return dataclasses.replace(run, dynamics=af.dynamics.GradientFlow(until=lr * steps, first=1.0, method=method))
