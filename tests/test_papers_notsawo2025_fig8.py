@@ -6,12 +6,12 @@ import pytest
 
 import afterfit as af
 from afterfit import papers
-from afterfit.papers.notsawo2025 import coherent, completion
+from afterfit.papers.notsawo2025 import coherent, coherent_runs, completion
 
 
 def _mask(rank, tau, seed, N):
     """The entries that `least_entries` takes for one draw, and the matrix."""
-    truth, leverage, order = coherent._drawn(rank)(seed)
+    truth, leverage, order = coherent._drawn(10, rank)(seed)
     keys = coherent._keys(leverage[None], order[None], np.array([tau]), np.array([N]))
     return completion.masks_of(keys, np.array([N]))[0], truth
 
@@ -24,7 +24,7 @@ def test_paper_scale_is_the_setting_of_the_notebook():
     assert (matrix["task"]["rows"], matrix["task"]["columns"], matrix["task"]["rank"]) == (10, 10, 2)
     assert (vector["dynamics"]["until"], matrix["dynamics"]["until"]) == (1e6, 1e7)  # 10⁷ steps of 0.1 and of 1
     assert {(key.N, key.τ) for key in runs["sparse"]} >= {(N, 0.2 * k) for N in (10, 50, 100) for k in (0, 5)}
-    for run in runs["descents"].values():
+    for run in runs["others"].values():
         assert (run.dynamics.lr, run.dynamics.steps) == (0.1, 10_000_000)
     # In units in which the matrix has norm 10, as the notebook scales it, the penalty is 10⁻⁵.
     for run in list(runs["matrices"].values())[:3]:
@@ -59,7 +59,7 @@ def test_with_more_measurements_a_draw_keeps_those_that_it_has(tau):
 @pytest.mark.parametrize("tau", [0.0, 0.4, 1.0])
 def test_the_least_number_of_entries_by_an_interior_point_method(tau):
     seeds = range(3)
-    needed = coherent.least_entries(2, [tau], seeds)[tau]
+    needed = coherent.least_entries(10, 2, [tau], seeds)[tau]
     for seed, least in zip(seeds, needed, strict=True):
         for N, expected in ((least, True), (least - 1, False)):
             mask, truth = _mask(2, tau, seed, int(N))
@@ -72,7 +72,7 @@ def test_the_least_number_of_entries_by_an_interior_point_method(tau):
 def test_entries_are_those_that_the_task_observes():
     for seed in range(3):
         for N in (30, 60):
-            data = coherent.draw_of(coherent.completed(2, N, 1.0), seed)
+            data = coherent.draw_of(coherent.completed(10, 2, N, 1.0), seed)
             mask, truth = _mask(2, 1.0, seed, N)
             np.testing.assert_array_equal(truth, data.truth)
             np.testing.assert_array_equal(mask, np.asarray(data.inputs.mask) > 0)
@@ -117,9 +117,9 @@ def test_an_exponential_is_told_from_a_fall_to_a_floor():
 
 def test_times_that_do_not_come_are_the_longest():
     def cell(tau, seed, t2):
-        return coherent.Cell(run=None, N=30, tau=tau, seed=seed, t1=10.0, t2=t2, error=0.1)
+        return coherent_runs.Cell(run=None, N=30, tau=tau, seed=seed, t1=10.0, t2=t2, error=0.1)
 
     rising = [cell(tau, k, t) for k in range(5) for tau, t in ((0.0, 10 + k), (0.5, 20 + k), (1.0, np.inf))]
-    assert coherent.times_rise(rising, lambda c: c.t2, "t₂", [30]).holds
-    assert not coherent.times_fall(rising, lambda c: c.t2, "t₂", [30]).holds
-    assert not coherent.times_rise(rising, lambda c: c.t1, "t₁", [30]).holds
+    assert coherent_runs.times_rise(rising, lambda c: c.t2, "t₂", [30]).holds
+    assert not coherent_runs.times_fall(rising, lambda c: c.t2, "t₂", [30]).holds
+    assert not coherent_runs.times_rise(rising, lambda c: c.t1, "t₁", [30]).holds

@@ -1,4 +1,4 @@
-"""Recovery from measurements of coherence τ, App. G: how many the convex programs need, and runs by their numbers.
+"""Recovery from measurements of coherence τ, App. G: how many the convex programs need.
 
 Of the measurements of a sparse vector ⌊τN⌋ are columns of its basis and the others Gaussian; of the observed entries of
 a matrix ⌊τN⌋ are those of the largest leverage μᵢ + νⱼ and the others uniform.
@@ -6,43 +6,35 @@ a matrix ⌊τN⌋ are those of the largest leverage μᵢ + νⱼ and the other
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 import afterfit as af
 from afterfit.papers import Finding
-from afterfit.papers._measure import first_step, share
 from afterfit.papers.notsawo2025.completion import fewest, masks_of
 from afterfit.papers.notsawo2025.phases import mean_of
-from afterfit.papers.notsawo2025.recovery import CLOSE, GOAL, least_l1_recovers, measured, settling_step
+from afterfit.papers.notsawo2025.recovery import least_l1_recovers, measured
 
 if TYPE_CHECKING:
     from jaxtyping import Float
 
 __all__ = [
-    "Cell",
-    "agrees",
+    "coherence_rises",
     "coherences_of",
     "completed",
     "draw_of",
     "exponential",
     "falls",
-    "follows",
     "found_from",
     "least_entries",
     "least_measurements",
     "leverage_order",
     "mixed",
     "rises",
-    "times_fall",
-    "times_rise",
 ]
-
-_APART = 1.1  # medians that differ by less are the same: observations of a run are 15 % apart, and followed between
 
 
 def mixed(n: int, sparsity: int, N: int, tau: float) -> af.tasks.SparseRecovery:
@@ -50,17 +42,14 @@ def mixed(n: int, sparsity: int, N: int, tau: float) -> af.tasks.SparseRecovery:
     return measured(n, sparsity, N).replace(coherence=float(tau))
 
 
-def completed(rank: int, N: int, tau: float) -> af.tasks.MatrixCompletion:
-    """N entries of a 10x10 matrix UVᵀ with Gaussian factors, ⌊τN⌋ of them those of the largest leverage."""
-    return af.tasks.MatrixCompletion(10, 10, rank, observed=N, coherence=float(tau), reduction="half_sum")
+def completed(size: int, rank: int, N: int, tau: float) -> af.tasks.MatrixCompletion:
+    """N entries of a square matrix UVᵀ with Gaussian factors, ⌊τN⌋ of them those of the largest leverage."""
+    return af.tasks.MatrixCompletion(size, size, rank, observed=N, coherence=float(tau), reduction="half_sum")
 
 
 def draw_of(task: af.tasks.Task, seed: int) -> af.tasks.Data:
     """The data that a run of this seed has."""
     return task.draw(np.random.default_rng(seed))
-
-
-# ------------------------------------------------------------------------------------------------ convex programs
 
 
 def least_measurements(n: int, sparsity: int, tau: float, seeds: Sequence[int]) -> np.ndarray:
@@ -69,10 +58,7 @@ def least_measurements(n: int, sparsity: int, tau: float, seeds: Sequence[int]) 
     With more measurements a draw keeps those that it has, up to their scale: what is found stays found.
     """
     return np.array(
-        [
-            _least(lambda N, seed=seed: least_l1_recovers(draw_of(mixed(n, sparsity, N, tau), seed)), n)
-            for seed in seeds
-        ]
+        [_least(lambda N, seed=seed: least_l1_recovers(draw_of(mixed(n, sparsity, N, tau), seed)), n) for seed in seeds]
     )
 
 
@@ -86,14 +72,14 @@ def _least(found: Callable[[int], bool], most: int) -> int:
 
 
 def least_entries(
-    rank: int, taus: Sequence[float], seeds: Sequence[int], smallest_first: bool = False
+    size: int, rank: int, taus: Sequence[float], seeds: Sequence[int], smallest_first: bool = False
 ) -> dict[float, np.ndarray]:
     """For each τ and draw, the least N from which the matrix of least nuclear norm is A*.
 
     The entries at random are the first of one random order that are not among those of the largest leverage (of the
     smallest, if asked), so that with more entries a draw keeps those that it has.
     """
-    truths, leverage, order = (np.array(each) for each in zip(*map(_drawn(rank), seeds), strict=True))
+    truths, leverage, order = (np.array(each) for each in zip(*map(_drawn(size, rank), seeds), strict=True))
     if smallest_first:
         leverage = leverage.max() - leverage
     k, t = len(seeds), np.repeat(taus, len(seeds))
@@ -102,9 +88,9 @@ def least_entries(
     return {tau: needed[i * k : (i + 1) * k] for i, tau in enumerate(taus)}
 
 
-def _drawn(rank: int) -> Callable[[int], tuple[np.ndarray, np.ndarray, np.ndarray]]:
+def _drawn(size: int, rank: int) -> Callable[[int], tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """A*, the place of each entry by leverage, and in a random order."""
-    task = completed(rank, 1, 0.0)
+    task = completed(size, rank, 1, 0.0)
 
     def drawn(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         rng = np.random.default_rng(seed)
@@ -166,10 +152,11 @@ def exponential(needed: Mapping[float, np.ndarray]) -> Finding:
     """
     taus, logs = np.array(list(needed)), np.log(np.array(list(needed.values()), dtype=float))
     slope, bend = mean_of(np.polyfit(taus, logs, 1)[0]), mean_of(np.polyfit(taus, logs, 2)[0])
-    halves = [np.exp(np.mean(logs[k])) for k in (0, len(taus) // 2, -1)]
+    places = [0, len(taus) // 2, len(taus) - 1]
+    means = ", ".join(f"{np.exp(np.mean(logs[k])):.1f} (τ={taus[k]:g})" for k in places)
     return Finding(
-        f"log of the least N: slope {slope} in τ, coefficient of τ² {bend}, over {logs.shape[1]} draws; geometric means "
-        f"{halves[0]:.1f}, {halves[1]:.1f}, {halves[2]:.1f} for τ = {taus[0]:g}, {taus[len(taus) // 2]:g}, {taus[-1]:g}",
+        f"log of the least N over {logs.shape[1]} draws: slope {slope} in τ, coefficient of τ² {bend}; geometric means "
+        f"{means}",
         slope.high < 0 and bend.holds(0),
     )
 
@@ -191,125 +178,22 @@ def _inputs(n: int, tau: float, numbers: Sequence[int], seed: int) -> Iterable[n
     return (draw_of(mixed(n, 1, N, tau), seed).inputs for N in numbers)
 
 
-# ---------------------------------------------------------------------------------------------------------- runs
+def coherence_rises(coherences: Mapping[float, np.ndarray], numbers: Sequence[int]) -> Finding:
+    """Whether μ(Mᵀ, Φ) of Gaussian measurements rises with N on every draw, and is 1 from ⌊τN⌋ = 1 on.
 
-
-@dataclasses.dataclass(frozen=True)
-class Cell:
-    """A run by its numbers. Times are steps of size α; inf where they do not come.
-
-    `t1` is the first step with a relative training error of 10⁻³. A run has `found` the truth if its relative recovery
-    error ends at 10⁻² or below; then `t2` is where this error comes to its plateau. `error` is the one at the end.
+    A draw keeps its Gaussian measurements as N grows, so that the largest cosine cannot fall.
     """
-
-    run: af.Run = dataclasses.field(repr=False)
-    N: int
-    tau: float
-    seed: int
-    t1: float
-    t2: float
-    error: float
-
-    @classmethod
-    def of(cls, run: af.Run, alpha: float) -> Cell:
-        """Read a run, a flow or descent, in steps of size α."""
-        task, curves = run.spec["task"], run.curves
-        steps, train, test = curves["time"].values / alpha, curves["train_error"].values, curves["test_error"].values
-        error = float(test[-1])
-        return cls(
-            run=run,
-            N=int(task["N"] if "N" in task else task["observed"]),
-            tau=float(task["coherence"]),
-            seed=run.spec["seed"],
-            t1=first_step(steps, train, GOAL),
-            t2=settling_step(steps, test) if error <= CLOSE else np.inf,
-            error=error,
-        )
-
-    @property
-    def found(self) -> bool:
-        return self.error <= CLOSE
-
-    @property
-    def delay(self) -> float:
-        """t₂ − t₁."""
-        return self.t2 - self.t1 if self.t2 < np.inf else np.inf
-
-
-def times_rise(cells: Iterable[Cell], value: Callable[[Cell], float], of: str, numbers: Sequence[int]) -> Finding:
-    """Whether a time rises with τ for each of these N.
-
-    Its median over draws, ∞ where it does not come, is nowhere smaller than at the τ before, and by Page's test for an
-    order, in which every draw ranks its own times, the rise is no chance.
-    """
-    return _ordered(cells, value, of, numbers, +1)
-
-
-def times_fall(cells: Iterable[Cell], value: Callable[[Cell], float], of: str, numbers: Sequence[int]) -> Finding:
-    """The same the other way."""
-    return _ordered(cells, value, of, numbers, -1)
-
-
-def _ordered(
-    cells: Iterable[Cell], value: Callable[[Cell], float], of: str, numbers: Sequence[int], sign: int
-) -> Finding:
-    from scipy.stats import page_trend_test, rankdata
-
-    words, holds, cells, count = [], [], list(cells), 0
-    for N in numbers:
-        group = [cell for cell in cells if cell.N == N]
-        taus, seeds = sorted({c.tau for c in group}), sorted({c.seed for c in group})
-        times = {(c.tau, c.seed): value(c) for c in group}
-        table = np.array([[times[tau, seed] for tau in taus] for seed in seeds])
-        medians = np.median(table, axis=0)
-        pairs = list(itertools.pairwise(medians if sign > 0 else medians[::-1]))
-        steady = all(less <= _APART * more for less, more in pairs)
-        ranks = rankdata(sign * table, axis=1)
-        p = float(page_trend_test(ranks, ranked=True, method="asymptotic").pvalue)
-        words.append(f"{', '.join(f'{m:.2g}' for m in medians)} (N={N}, p={p:.1g})")
-        holds.append(steady and p <= 0.025)
-        count = len(seeds)
-    taus = sorted({c.tau for c in cells})
+    gaussian = coherences[0.0]
+    numbers = np.array(numbers[: gaussian.shape[1]])
+    ones, below = [], []
+    for tau, values in coherences.items():
+        reads = tau * numbers >= 1 - 1e-9
+        ones += list(values[:, reads].ravel())
+        below += list(values[:, ~reads].ravel())
     return Finding(
-        f"medians of {of} over {count} draws, for τ = {', '.join(f'{t:g}' for t in taus)}: {'; '.join(words)}",
-        all(holds) and bool(holds),
-    )
-
-
-class _Answer(NamedTuple):
-    found: bool
-    possible: bool
-
-
-def agrees(cells: Sequence[Cell], possible: Sequence[bool], program: str) -> Finding:
-    """Whether runs find the truth where and only where a convex program does.
-
-    They agree more often, by the interval of the share, than one and the same answer for all would.
-    """
-    answers = [_Answer(cell.found, bool(can)) for cell, can in zip(cells, possible, strict=True)]
-    can, same = sum(a.possible for a in answers), sum(a.found == a.possible for a in answers)
-    agreed, guessed = share(same, len(answers)), max(can, len(answers) - can) / len(answers)
-    sizes = {(cell.N, cell.tau) for cell in cells}
-    return Finding(
-        f"at {len(sizes)} pairs (N, τ), {len(answers)} draws in all, runs find the truth on "
-        f"{sum(a.found for a in answers)} and {program} on {can}; they agree on a share {agreed}, and one answer for "
-        f"all would on {guessed:.2f}",
-        agreed.low > guessed,
-    )
-
-
-def follows(flows: Iterable[Cell], descents: Sequence[Cell]) -> Finding:
-    """Whether descents end where the flows of the same N, τ and draw do, and as late: both to a tenth."""
-    by_place = {(flow.N, flow.tau, flow.seed): flow for flow in flows}
-    times, errors = [], []
-    for cell in descents:
-        flow = by_place[cell.N, cell.tau, cell.seed]
-        times.append(1.0 if cell.t2 == flow.t2 else cell.t2 / flow.t2)  # also where both are ∞
-        errors.append(cell.error / flow.error)
-    return Finding(
-        f"{len(descents)} draws, "
-        + ", ".join(f"(N={c.N}, τ={c.tau:g})" for c in descents)
-        + f": t₂ is {min(times):.3f} to {max(times):.3f} and the error at the end {min(errors):.3f} to "
-        f"{max(errors):.3f} of the flow's",
-        all(1 / _APART <= ratio <= _APART for ratio in (*times, *errors)),
+        f"τ = 0: {gaussian[:, 0].mean():.2f} for N = 1 to {gaussian[:, -1].mean():.2f} for N = {numbers[-1]}, means of "
+        f"{len(gaussian)} draws; before ⌊τN⌋ = 1 at most {max(below):.2f}, from then on at least {min(ones):.2g}",
+        bool(np.all(np.diff(gaussian, axis=1) >= -1e-12) and np.all(gaussian[:, -1] > gaussian[:, 0]))
+        and max(below) < 1
+        and min(ones) >= 1 - 1e-9,
     )

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import afterfit as af
-from afterfit.papers.notsawo2025.coherent import Cell, found_from
+from afterfit.papers.notsawo2025.coherent import found_from
+from afterfit.papers.notsawo2025.coherent_runs import Cell
 from afterfit.papers.notsawo2025.recovery import CLOSE
 
 if TYPE_CHECKING:
@@ -50,9 +51,9 @@ def draw_curves(ax: Axes, cells: Sequence[Cell], words: str) -> None:
     af.plot.legend_below(ax, ncols=4)
 
 
-def draw_shares(ax: Axes, needed: Mapping[float, np.ndarray], cells: Sequence[Cell], words: str) -> None:
+def draw_shares(ax: Axes, needed: Mapping[float, np.ndarray], words: str) -> None:
     """The share of draws that the convex program finds, at every N and τ, and where it passes one half."""
-    numbers = np.arange(min(c.N for c in cells), max(c.N for c in cells) + 1)
+    numbers = np.arange(min(map(np.min, needed.values())) - 5, max(map(np.max, needed.values())) + 1)
     taus = np.array(list(needed))
     shares = np.array([[found_from(least, int(N)) for N in numbers] for least in needed.values()])
     image = ax.pcolormesh(numbers, taus, shares, cmap="viridis", vmin=0, vmax=1, shading="nearest")
@@ -73,7 +74,9 @@ def draw_errors(ax: Axes, cells: Sequence[Cell], words: str) -> None:
         for j, N in enumerate(columns):
             logs = [np.log10(max(c.error, 1e-16)) for c in cells if (c.tau, c.N) == (tau, N)]
             shown[i, j] = number = float(np.mean(logs))
-            ax.text(j, i, f"{number:.1f}", ha="center", va="center", color="k" if number > -1.6 else "w", fontsize="x-small")
+            ax.text(
+                j, i, f"{number:.1f}", ha="center", va="center", color="k" if number > -1.6 else "w", fontsize="x-small"
+            )
     image = ax.imshow(shown, origin="lower", aspect="auto", cmap="viridis", vmin=-4, vmax=0)
     bar = ax.figure.colorbar(image, ax=ax, shrink=0.8)
     bar.ax.set(ylabel=r"$\log_{10}$ of the recovery error", xlabel=" ")
@@ -107,10 +110,9 @@ def draw_times(ax: Axes, cells: Sequence[Cell], words: str) -> None:
     af.plot.legend_below(ax, ncols=3)
 
 
-def draw_coherences(ax: Axes, coherences: Mapping[float, np.ndarray]) -> None:
+def draw_coherences(ax: Axes, N: Sequence[int], coherences: Mapping[float, np.ndarray]) -> None:
     """μ(Mᵀ, Φ) over N, for several τ (Fig. 19a)."""
     for (tau, values), shade, (_, dashes) in zip(coherences.items(), _shades(len(coherences)), _STYLES, strict=False):
-        N = np.arange(1, values.shape[1] + 1)
         ax.fill_between(N, values.min(axis=0), values.max(axis=0), color=shade, alpha=0.18, lw=0)
         ax.plot(N, values.mean(axis=0), color=shade, ls=dashes, lw=1.8, label=rf"$\tau={tau:g}$")
     ax.set(xlabel="measurements $N$", ylabel=r"coherence $\mu(M^\top,\Phi)$", ylim=(0, 1.05))
@@ -140,7 +142,9 @@ def draw_needs(ax: Axes, needed: Mapping[float, np.ndarray], of: str) -> None:
     af.plot.legend_below(ax)
 
 
-def _draw_band(ax: Axes, needed: Mapping[float, np.ndarray], shade: np.ndarray, marker: str, dashes, label: str) -> None:
+def _draw_band(
+    ax: Axes, needed: Mapping[float, np.ndarray], shade: np.ndarray, marker: str, dashes, label: str
+) -> None:
     x, draws = list(needed), list(needed.values())
     low, middle, high = np.quantile(draws, [0.1, 0.5, 0.9], axis=1)
     ax.fill_between(x, low, high, color=shade, alpha=0.18, lw=0)
