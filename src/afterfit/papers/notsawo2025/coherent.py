@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -33,6 +33,7 @@ __all__ = [
     "least_measurements",
     "leverage_order",
     "mixed",
+    "reads_support",
     "rises",
 ]
 
@@ -118,13 +119,13 @@ def found_from(needed: np.ndarray, N: int) -> float:
     return float(np.mean(needed <= N))
 
 
-def rises(needed: Mapping[float, np.ndarray], of: str, along: str) -> Finding:
+def rises(needed: Mapping[Any, np.ndarray], of: str, along: str) -> Finding:
     """Whether what draws need rises from each value to the next, in the mean over draws with its interval."""
     steps = [mean_of(more - less) for less, more in itertools.pairwise(needed.values())]
     return Finding(_said(needed, of, along), all(step.low > 0 for step in steps))
 
 
-def falls(needed: Mapping[float, np.ndarray], of: str, along: str) -> Finding:
+def falls(needed: Mapping[Any, np.ndarray], of: str, along: str) -> Finding:
     """Whether what draws need is less from each value on than at the first, and nowhere more than at the one before.
 
     In the mean over draws, with its interval: less is all of it below 0, more is all of it above.
@@ -135,12 +136,26 @@ def falls(needed: Mapping[float, np.ndarray], of: str, along: str) -> Finding:
     return Finding(_said(needed, of, along), all(below) and not any(risen))
 
 
-def _said(needed: Mapping[float, np.ndarray], of: str, along: str) -> str:
+def _said(needed: Mapping[Any, np.ndarray], of: str, along: str) -> str:
     means = [mean_of(each.astype(float)) for each in needed.values()]
     return (
         f"{of}, means of {len(next(iter(needed.values())))} draws: "
         + ", ".join(f"{m.value:.1f} ± {m.high - m.value:.1f}" for m in means)
         + f" for {along} = {', '.join(f'{x:g}' for x in needed)}"
+    )
+
+
+def reads_support(n: int, needed: Mapping[int, np.ndarray], seeds: Sequence[int]) -> Finding:
+    """Whether at τ = 1 draws need as many measurements, by s, as read all their non-zeros: entries are read in turn."""
+    exact, total, means = 0, 0, []
+    for s, least in needed.items():
+        last = np.array([1 + np.flatnonzero(draw_of(mixed(n, s, 1, 1.0), seed).truth)[-1] for seed in seeds])
+        exact, total = exact + int(np.sum(least == last)), total + len(last)
+        means.append(f"{least.mean():.1f} and {s * (n + 1) / (s + 1):.1f} (s={s})")
+    return Finding(
+        f"the least N is that of the last non-zero on {exact} of {total} draws; in the mean and by the law "
+        + ", ".join(means),
+        exact == total,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -143,7 +143,7 @@ def draw_needs(ax: Axes, needed: Mapping[float, np.ndarray], of: str) -> None:
 
 
 def _draw_band(
-    ax: Axes, needed: Mapping[float, np.ndarray], shade: np.ndarray, marker: str, dashes, label: str
+    ax: Axes, needed: Mapping[Any, np.ndarray], shade: np.ndarray, marker: str, dashes: Any, label: str
 ) -> None:
     x, draws = list(needed), list(needed.values())
     low, middle, high = np.quantile(draws, [0.1, 0.5, 0.9], axis=1)

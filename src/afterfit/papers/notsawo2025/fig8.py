@@ -16,12 +16,12 @@ from afterfit.papers.notsawo2025.coherent import (
     coherence_rises,
     coherences_of,
     completed,
-    draw_of,
     exponential,
     falls,
     least_entries,
     least_measurements,
     mixed,
+    reads_support,
     rises,
 )
 from afterfit.papers.notsawo2025.coherent_runs import (
@@ -80,6 +80,7 @@ class _Scale:
     matrix_run: tuple[float, float]  # and of completion
     flows: bool  # whether the runs are followed as flows, with descent at a sample, or the other way round
     sample: tuple[tuple[int, float], ...]  # (N, τ) at which the other is run
+    matrix_sample: tuple[tuple[int, float], ...]  # and for completion descent, of 10⁶ steps: one takes 40 µs
     finer: tuple[float, ...]  # τ of the programs
     draws: int  # of the programs
     sparsities: tuple[int, ...]  # s of the programs
@@ -102,6 +103,7 @@ _SCALES = {
         matrix_run=(1e-5, 1e7),
         flows=True,
         sample=((50, 0.0), (50, 0.4), (30, 0.2), (70, 0.6)),
+        matrix_sample=((80, 1.0),),
         finer=tuple(k / 10 for k in range(11)),
         draws=40,
         sparsities=(1, 5, 20, 60),
@@ -122,6 +124,7 @@ _SCALES = {
         matrix_run=(3e-3, 1e4),
         flows=False,
         sample=((14, 0.3),),
+        matrix_sample=(),
         finer=(0.0, 0.3, 0.6, 1.0),
         draws=20,
         sparsities=(1, 4, 16),
@@ -157,17 +160,20 @@ class Fig8(Entry):
         self, scale: str
     ) -> dict[str, dict[_Rows, af.Experiment] | dict[_Entries, af.Experiment] | dict[str, af.Experiment]]:
         of = _SCALES[scale]
-        first, first_entries = (of.numbers[0], of.seeds[0]), (of.entries[0], of.matrix_seeds[0])
-        shown = {key: run for key, run in _vectors(of).items() if not of.flows or (key.N, key.seed) == first}
+        shown, shown_entries = (of.numbers[0], of.seeds[0]), (of.entries[0], of.matrix_seeds[0])
+        vectors = {at: run for at, run in _vectors(of).items() if not of.flows or (at.N, at.seed) == shown}
+        matrices = {at: run for at, run in _matrices(of).items() if not of.flows or (at.entries, at.seed) == shown_entries}
         return {
-            "sparse": shown,
-            "matrices": {
-                key: run
-                for key, run in _matrices(of).items()
-                if not of.flows or (key.entries, key.seed) == first_entries
-            },
+            "sparse": vectors,
+            "matrices": matrices,
             "others": {
-                f"N={N} τ={tau:g}": _vector(of, _Rows(N, tau, of.seeds[0]), not of.flows) for N, tau in of.sample
+                f"N={N} τ={tau:g}": _vector(of, _Rows(N, tau, of.seeds[0]), flow=not of.flows) for N, tau in of.sample
+            },
+            "other_matrices": {
+                f"N={N} τ={tau:g}": _matrix(of, _Entries(N, tau, of.matrix_seeds[0]), flow=False).set(
+                    {"dynamics.steps": 1_000_000}
+                )
+                for N, tau in of.matrix_sample
             },
         }
 
@@ -309,20 +315,7 @@ class Fig8(Entry):
         where="App. G.1.3",
     )
     def reads_the_support(self, by_sparsity: dict[float, dict[int, np.ndarray]], scale: str) -> Finding:
-        of = _SCALES[scale]
-        exact, total = 0, 0
-        for s, least in by_sparsity[1.0].items():
-            truths = [draw_of(mixed(of.n, s, 1, 1.0), seed).truth for seed in _draws(of)]
-            last = np.array([1 + np.flatnonzero(truth)[-1] for truth in truths])
-            exact, total = exact + int(np.sum(least == last)), total + len(last)
-        means = [
-            f"{least.mean():.1f} and {s * (of.n + 1) / (s + 1):.1f} (s={s})" for s, least in by_sparsity[1.0].items()
-        ]
-        return Finding(
-            f"the least N is that of the last non-zero on {exact} of {total} draws; in the mean and by the law "
-            + ", ".join(means),
-            exact == total,
-        )
+        return reads_support(_SCALES[scale].n, by_sparsity[1.0], _draws(_SCALES[scale]))
 
     @claim(
         "sparse recovery: runs generalise later the larger τ",
@@ -380,8 +373,20 @@ class Fig8(Entry):
         "subgradient descent takes as long as its flow, and ends where it does",
         says="α = 10⁻¹, β = 10⁻⁵ (G.1.3); 10⁷ steps in the notebook",
     )
-    def descent_follows(self, cells: list[Cell], others: dict[str, af.Run]) -> Finding:
-        return follows(cells, [Cell.of(run, _VECTOR) for run in others.values()])
+    def descent_follows(
+        self,
+        cells: list[Cell],
+        matrix_cells: list[Cell],
+        others: dict[str, af.Run],
+        other_matrices: dict[str, af.Run],
+    ) -> Finding:
+        vectors = follows(cells, [Cell.of(run, _VECTOR) for run in others.values()])
+        if not other_matrices:
+            return vectors
+        matrices = follows(matrix_cells, [Cell.of(run, _MATRIX) for run in other_matrices.values()])
+        return Finding(
+            f"sparse recovery, {vectors.measured}; completion, {matrices.measured}", vectors.holds and matrices.holds
+        )
 
     @control(descent_follows, "the flow of the next draw")
     def descent_follows_another(self, cells: list[Cell], others: dict[str, af.Run]) -> Finding:
@@ -463,10 +468,10 @@ class Fig8(Entry):
         return agrees(matrix_cells, _shuffled(completable), "the program, elsewhere,")
 
 
-def _vector(of: _Scale, at: _Rows, flows: bool) -> af.Experiment:
+def _vector(of: _Scale, at: _Rows, *, flow: bool) -> af.Experiment:
     task = mixed(of.n, of.sparsity, at.N, at.τ)
     run = descent(task, _VECTOR, *of.vector_run, at.seed, observations=100)
-    return flow_of(run) if flows else run
+    return flow_of(run) if flow else run
 
 
 def _vectors(of: _Scale) -> dict[_Rows, af.Experiment]:
@@ -477,12 +482,12 @@ def _vectors(of: _Scale) -> dict[_Rows, af.Experiment]:
         for seed in (of.seeds if N in of.timed else of.seeds[:1])
         for tau in of.taus
     ]
-    return {at: _vector(of, at, of.flows) for at in places}
+    return {at: _vector(of, at, flow=of.flows) for at in places}
 
 
-def _matrix(of: _Scale, at: _Entries) -> af.Experiment:
+def _matrix(of: _Scale, at: _Entries, *, flow: bool) -> af.Experiment:
     run = on_matrix(completed(of.size, of.rank, at.entries, at.τ), _MATRIX, *of.matrix_run, at.seed, observations=100)
-    return flow_of(run) if of.flows else run
+    return flow_of(run) if flow else run
 
 
 def _matrices(of: _Scale) -> dict[_Entries, af.Experiment]:
@@ -493,7 +498,7 @@ def _matrices(of: _Scale) -> dict[_Entries, af.Experiment]:
         for seed in (of.matrix_seeds if N in of.timed_entries else of.matrix_seeds[:1])
         for tau in of.taus
     ]
-    return {at: _matrix(of, at) for at in places}
+    return {at: _matrix(of, at, flow=of.flows) for at in places}
 
 
 def _draws(of: _Scale) -> range:
