@@ -61,7 +61,7 @@ def draw_shares(ax: Axes, needed: Mapping[float, np.ndarray], words: str) -> Non
     ax.plot([np.median(least) for least in needed.values()], taus, "o--", color="k", lw=1.2, ms=4, label="median need")
     bar = ax.figure.colorbar(image, ax=ax, shrink=0.8)
     bar.ax.set(ylabel="share of draws found", xlabel=" ")
-    ax.set(xlabel="measurements $N$", ylabel=_SHARE, xlim=(numbers[0] - 0.5, numbers[-1] + 0.5))
+    ax.set(xlabel="measurements $N$", ylabel=_SHARE, xlim=(numbers[0] - 0.5, numbers[-1] + 0.5), ylim=(0, 1))
     ax.set_title(f"{words}: convex program", fontsize="medium")
     af.plot.legend_below(ax)
 

@@ -84,7 +84,7 @@ class Cell:
             N=int(task["N"] if "N" in task else task["observed"]),
             tau=float(task["coherence"]),
             seed=run.spec["seed"],
-            t1=first_step(steps, train, GOAL),
+            t1=first_step(steps, train, GOAL) if np.any(run.data.targets) else 0.0,  # nothing to fit
             t2=settling_step(steps, test) if error <= CLOSE else np.inf,
             error=error,
             wobble=alpha * run.spec["penalty"]["strength"],

@@ -120,14 +120,14 @@ _SCALES = {
         taus=(0.0, 0.3, 0.6, 1.0),
         seeds=(1, 2, 3, 4, 5),
         matrix_seeds=(1, 2, 3, 4, 5),
-        vector_run=(1e-5, 1e6),
-        matrix_run=(3e-3, 1e4),
+        vector_run=(2e-5, 5e5),
+        matrix_run=(5e-3, 6e3),
         flows=False,
         sample=((14, 0.3),),
         matrix_sample=(),
         finer=(0.0, 0.3, 0.6, 1.0),
-        draws=20,
-        sparsities=(1, 4, 16),
+        draws=16,
+        sparsities=(1, 8),
     ),
 }
 
@@ -162,7 +162,9 @@ class Fig8(Entry):
         of = _SCALES[scale]
         shown, shown_entries = (of.numbers[0], of.seeds[0]), (of.entries[0], of.matrix_seeds[0])
         vectors = {at: run for at, run in _vectors(of).items() if not of.flows or (at.N, at.seed) == shown}
-        matrices = {at: run for at, run in _matrices(of).items() if not of.flows or (at.entries, at.seed) == shown_entries}
+        matrices = {
+            at: run for at, run in _matrices(of).items() if not of.flows or (at.entries, at.seed) == shown_entries
+        }
         return {
             "sparse": vectors,
             "matrices": matrices,
@@ -193,7 +195,7 @@ class Fig8(Entry):
             (middle, matrix_cells, entries, "matrix completion"),
         ):
             panels.draw_curves(axes[0], of, words)
-            panels.draw_shares(axes[1], needs, words)
+            panels.draw_shares(axes[1], needs, f"{words}{', 10×10 of rank 2' if needs is entries else ''}")
             panels.draw_errors(axes[2], of, words)
             panels.draw_times(axes[3], of, words)
         first = cells[0]
