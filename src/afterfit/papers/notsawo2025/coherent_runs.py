@@ -78,13 +78,13 @@ class Cell:
         """Read a run, a flow or descent, in steps of size α."""
         task, curves = run.spec["task"], run.curves
         steps, train, test = curves["time"].values / alpha, curves["train_error"].values, curves["test_error"].values
-        error = float(test[-1])
+        error, size = float(test[-1]), np.linalg.norm(run.data.targets) / np.linalg.norm(run.data.truth)
         return cls(
             run=run,
             N=int(task["N"] if "N" in task else task["observed"]),
             tau=float(task["coherence"]),
             seed=run.spec["seed"],
-            t1=first_step(steps, train, GOAL) if np.any(run.data.targets) else 0.0,  # nothing to fit
+            t1=first_step(steps, train, GOAL) if size > 1e-9 else 0.0,  # no non-zero was read: nothing to fit
             t2=settling_step(steps, test) if error <= CLOSE else np.inf,
             error=error,
             wobble=alpha * run.spec["penalty"]["strength"],

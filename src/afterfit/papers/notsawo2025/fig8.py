@@ -243,10 +243,9 @@ class Fig8(Entry):
         return least_entries(10, 2, of.finer, _draws(of))
 
     @once
-    def by_rank(self, scale: str) -> dict[int, np.ndarray]:
+    def by_rank(self) -> dict[int, np.ndarray]:
         """The same by rank, for entries at random."""
-        of = _SCALES[scale]
-        return {rank: least_entries(10, rank, [0.0], _draws(of))[0.0] for rank in (1, 2, 3)}
+        return {rank: least_entries(10, rank, [0.0], range(2000, 2040))[0.0] for rank in (1, 2, 3)}
 
     @once
     def coherences(self, scale: str) -> dict[float, np.ndarray]:
@@ -425,6 +424,8 @@ class Fig8(Entry):
     @claim(
         "completion: fewer entries are needed the larger the rank",
         says="as r and/or τ increases, the number of samples needed for perfect recovery decreases",
+        changed="At quick scale there were 16 draws, from seed 1000 on, which could not tell r = 2 from r = 3 (81.2 ± "
+        "5.2 and 83.5 ± 3.5 entries). There are 40, from seed 2000 on, at both scales.",
     )
     def higher_rank_needs_fewer(self, by_rank: dict[int, np.ndarray]) -> Finding:
         return falls(by_rank, "least N", "r")
