@@ -322,9 +322,9 @@ class Fig8(Entry):
         "sparse recovery: runs generalise later the larger τ",
         says="the generalisation time and the generalisation delay increase with τ; for N < n, when τ → 1, t₂ → ∞ "
         "(G.1.3, Figs 21 and 22)",
-        changed="Medians were to rise from each τ to the next too. At quick scale, with s = 2, N = 14 and seeds 1 to 8, "
-        "t₂ − t₁ rose with p = 0.06. It is Page's test and a factor of two now, there with s = 3, N = 16 and seeds from "
-        "21 on; at paper scale no run had been seen.",
+        changed="Medians were to rise from each τ to the next too. At quick scale, with s = 2, N = 14 and seeds 1 to "
+        "8, t₂ − t₁ rose with p = 0.06. It is Page's test and a factor of two now, there with s = 3, N = 16 and seeds "
+        "from 21 on; at paper scale no run had been seen.",
     )
     def coherent_takes_longer(self, cells: list[Cell], scale: str) -> Finding:
         numbers = _SCALES[scale].timed
