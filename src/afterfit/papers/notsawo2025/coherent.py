@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from jaxtyping import Float
 
 __all__ = [
+    "SWEEPS",
     "coherence_rises",
     "coherences_of",
     "completed",
@@ -36,6 +37,8 @@ __all__ = [
     "reads_support",
     "rises",
 ]
+
+SWEEPS = 600  # of the splitting: with 150 some matrices are missed that an interior-point method finds
 
 
 def mixed(n: int, sparsity: int, N: int, tau: float) -> af.tasks.SparseRecovery:
@@ -85,7 +88,7 @@ def least_entries(
         leverage = leverage.max() - leverage
     k, t = len(seeds), np.repeat(taus, len(seeds))
     truths, leverage, order = (np.tile(each, (len(taus), 1, 1)) for each in (truths, leverage, order))
-    needed = fewest(truths, lambda counts: masks_of(_keys(leverage, order, t, counts), counts))
+    needed = fewest(truths, lambda counts: masks_of(_keys(leverage, order, t, counts), counts), SWEEPS)
     return {tau: needed[i * k : (i + 1) * k] for i, tau in enumerate(taus)}
 
 

@@ -195,7 +195,9 @@ def _fewest(truths: Float[np.ndarray, "k n n"], keys: Float[np.ndarray, "k n n"]
     return high, ordered[np.arange(len(keys)), high - 1]
 
 
-def fewest(truths: Float[np.ndarray, "k n n"], masks: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+def fewest(
+    truths: Float[np.ndarray, "k n n"], masks: Callable[[np.ndarray], np.ndarray], sweeps: int = _SWEEPS
+) -> np.ndarray:
     """How many entries find each matrix, by bisection; `masks` are those of such numbers, the more with the fewer.
 
     What is found from some entries is found from more.
@@ -203,7 +205,7 @@ def fewest(truths: Float[np.ndarray, "k n n"], masks: Callable[[np.ndarray], np.
     low, high = np.zeros(len(truths), int), np.full(len(truths), truths[0].size)  # missed, found
     while np.any(high - low > 1):
         middle = (low + high) // 2
-        there = found(truths, masks(middle))
+        there = found(truths, masks(middle), sweeps)
         low, high = np.where(there, low, middle), np.where(there, middle, high)
     return high
 
@@ -214,12 +216,12 @@ def masks_of(keys: Float[np.ndarray, "k n n"], counts: np.ndarray) -> np.ndarray
     return (ranks < counts[:, None]).reshape(keys.shape)
 
 
-def found(truths: Float[np.ndarray, "k n n"], masks: np.ndarray) -> np.ndarray:
+def found(truths: Float[np.ndarray, "k n n"], masks: np.ndarray, sweeps: int = _SWEEPS) -> np.ndarray:
     """Whether argmin ‖W‖_* with these entries is the truth: Douglas–Rachford splitting, all matrices at once."""
     sizes = np.linalg.norm(truths, axis=(1, 2))
     z = truths * masks
     w = z
-    for _ in range(_SWEEPS):
+    for _ in range(sweeps):
         w = np.where(masks, truths, z)
         turned = 2 * w - z
         squares, V = np.linalg.eigh(turned.transpose(0, 2, 1) @ turned)

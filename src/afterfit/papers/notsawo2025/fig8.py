@@ -13,6 +13,7 @@ from afterfit.papers import Entry, Finding, claim, control, correction, once, pa
 from afterfit.papers.notsawo2025 import PAPER
 from afterfit.papers.notsawo2025 import coherent_panels as panels
 from afterfit.papers.notsawo2025.coherent import (
+    SWEEPS,
     coherence_rises,
     coherences_of,
     completed,
@@ -460,7 +461,7 @@ class Fig8(Entry):
         """For which runs of completion A* is the matrix of least nuclear norm."""
         data = [cell.run.data for cell in matrix_cells]
         masks = np.array([np.asarray(each.inputs.mask) > 0 for each in data])
-        return list(found(np.array([each.truth for each in data]), masks))
+        return list(found(np.array([each.truth for each in data]), masks, SWEEPS))
 
     @claim(
         "completion: at every (N, τ) runs find A* where and only where nuclear-norm minimisation does",
