@@ -202,14 +202,14 @@ def coherence_rises(coherences: Mapping[float, np.ndarray], numbers: Sequence[in
     A draw keeps its Gaussian measurements as N grows, so that the largest cosine cannot fall.
     """
     gaussian = coherences[0.0]
-    numbers = np.array(numbers[: gaussian.shape[1]])
+    N = np.array(numbers[: gaussian.shape[1]])
     ones, below = [], []
     for tau, values in coherences.items():
-        reads = tau * numbers >= 1 - 1e-9
+        reads = tau * N >= 1 - 1e-9
         ones += list(values[:, reads].ravel())
         below += list(values[:, ~reads].ravel())
     return Finding(
-        f"τ = 0: {gaussian[:, 0].mean():.2f} for N = 1 to {gaussian[:, -1].mean():.2f} for N = {numbers[-1]}, means of "
+        f"τ = 0: {gaussian[:, 0].mean():.2f} for N = 1 to {gaussian[:, -1].mean():.2f} for N = {N[-1]}, means of "
         f"{len(gaussian)} draws; before ⌊τN⌋ = 1 at most {max(below):.2f}, from then on at least {min(ones):.2g}",
         bool(np.all(np.diff(gaussian, axis=1) >= -1e-12) and np.all(gaussian[:, -1] > gaussian[:, 0]))
         and max(below) < 1
