@@ -18,10 +18,13 @@ __all__ = [
     "Needs",
     "Peaked",
     "does_not_grow",
+    "fewest",
+    "found",
     "freedom",
     "grow_like_coherence",
     "grow_like_random",
     "growth",
+    "masks_of",
     "needs_of_peaked",
     "needs_of_random",
     "needs_of_steep",
@@ -176,7 +179,7 @@ def solver_agrees(n: int, draws: int) -> float:
     entries, _ = _fewest(truths, keys)
     agreed = []
     for share, expected in ((1.0, True), (0.75, False)):
-        masks = _masks(keys, (share * entries).astype(int))
+        masks = masks_of(keys, (share * entries).astype(int))
         for truth, mask in zip(truths, masks, strict=True):
             X = np.zeros((mask.sum(), n, n))
             X[np.arange(len(X)), *np.nonzero(mask)] = 1.0
@@ -186,31 +189,39 @@ def solver_agrees(n: int, draws: int) -> float:
 
 
 def _fewest(truths: Float[np.ndarray, "k n n"], keys: Float[np.ndarray, "k n n"]) -> tuple[np.ndarray, np.ndarray]:
-    """How many entries, in the order of their keys, find each matrix, and the key of the last; by bisection.
+    """How many entries, in the order of their keys, find each matrix, and the key of the last."""
+    high = fewest(truths, lambda counts: masks_of(keys, counts))
+    ordered = np.sort(keys.reshape(len(keys), -1), axis=1)
+    return high, ordered[np.arange(len(keys)), high - 1]
+
+
+def fewest(
+    truths: Float[np.ndarray, "k n n"], masks: Callable[[np.ndarray], np.ndarray], sweeps: int = _SWEEPS
+) -> np.ndarray:
+    """How many entries find each matrix, by bisection; `masks` are those of such numbers, the more with the fewer.
 
     What is found from some entries is found from more.
     """
     low, high = np.zeros(len(truths), int), np.full(len(truths), truths[0].size)  # missed, found
     while np.any(high - low > 1):
         middle = (low + high) // 2
-        found = _found(truths, _masks(keys, middle))
-        low, high = np.where(found, low, middle), np.where(found, middle, high)
-    ordered = np.sort(keys.reshape(len(keys), -1), axis=1)
-    return high, ordered[np.arange(len(keys)), high - 1]
+        there = found(truths, masks(middle), sweeps)
+        low, high = np.where(there, low, middle), np.where(there, middle, high)
+    return high
 
 
-def _masks(keys: Float[np.ndarray, "k n n"], counts: np.ndarray) -> np.ndarray:
+def masks_of(keys: Float[np.ndarray, "k n n"], counts: np.ndarray) -> np.ndarray:
     """So many entries of each matrix, those of the least keys."""
     ranks = np.argsort(np.argsort(keys.reshape(len(keys), -1), axis=1), axis=1)
     return (ranks < counts[:, None]).reshape(keys.shape)
 
 
-def _found(truths: Float[np.ndarray, "k n n"], masks: np.ndarray) -> np.ndarray:
+def found(truths: Float[np.ndarray, "k n n"], masks: np.ndarray, sweeps: int = _SWEEPS) -> np.ndarray:
     """Whether argmin ‖W‖_* with these entries is the truth: Douglas–Rachford splitting, all matrices at once."""
     sizes = np.linalg.norm(truths, axis=(1, 2))
     z = truths * masks
     w = z
-    for _ in range(_SWEEPS):
+    for _ in range(sweeps):
         w = np.where(masks, truths, z)
         turned = 2 * w - z
         squares, V = np.linalg.eigh(turned.transpose(0, 2, 1) @ turned)

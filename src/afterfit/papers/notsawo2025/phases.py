@@ -244,7 +244,7 @@ def largest_penalty(task: af.tasks.Task, seed: int) -> float:
     return float(np.linalg.norm(data.inputs.T @ data.targets) / (8 * np.sqrt(data.inputs.shape[1])))
 
 
-def mean_of(values: Sequence[float]) -> Interval:
+def mean_of(values: Sequence[float] | np.ndarray) -> Interval:
     """The mean of draws, with Student's interval."""
     from scipy.stats import t
 

@@ -1,0 +1,175 @@
+"""Runs on measurements of coherence τ, App. G: descent and its flow, and what is read off them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import afterfit as af
+from afterfit.papers import Finding, run_all
+from afterfit.papers._measure import first_step, share
+from afterfit.papers.notsawo2025.coherent import draw_of
+from afterfit.papers.notsawo2025.recovery import CLOSE, GOAL, descent, settling_step
+
+if TYPE_CHECKING:
+    from afterfit.papers import Progress
+
+__all__ = [
+    "Cell",
+    "agrees",
+    "flow_of",
+    "follows",
+    "on_matrix",
+    "one_by_one",
+    "times_fall",
+    "times_rise",
+]
+
+_SIZE = 10.0  # ‖A*‖_F in the notebook
+_SPACING = 1.2  # observations of a run are up to 18 % apart
+
+
+def on_matrix(
+    task: af.tasks.MatrixCompletion, alpha: float, beta: float, steps: float, seed: int, observations: int
+) -> af.Experiment:
+    """Subgradient descent on ½Σ(A − A*)² over the observed entries + β‖A‖_*, in units in which ‖A*‖_F is 10."""
+    strength = beta * float(np.linalg.norm(draw_of(task, seed).truth)) / _SIZE
+    of_vector = descent(task, alpha, beta, steps, seed, observations)
+    return dataclasses.replace(of_vector, penalty=af.penalties.Nuclear(strength))
+
+
+def flow_of(run: af.Experiment) -> af.Experiment:
+    """The flow of a descent, to the same time."""
+    dynamics: Any = run.dynamics
+    end = dynamics.lr * dynamics.steps
+    flow = af.dynamics.GradientFlow(until=end, first=1.0, method="proximal", rtol=1e-3)  # with 10⁻⁴ t₂ is the same
+    return dataclasses.replace(run, dynamics=flow)
+
+
+def one_by_one(runs: Mapping[Any, af.Experiment], label: str, progress: Progress) -> list[af.Run]:
+    """Runs that do not go on together: flows of one batch wait for each other's steps, and take four times as long."""
+    return [run_all({str(key): run}, f"{label} {key}", progress)[str(key)] for key, run in runs.items()]
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """A run by its numbers. Times are steps of size α; inf where they do not come.
+
+    `t1` is the first step with a relative training error of 10⁻³. A run has `found` the truth if its relative recovery
+    error ends at 10⁻² or below; then `t2` is where this error comes to its plateau. `error` is the one at the end.
+    """
+
+    run: af.Run = dataclasses.field(repr=False)
+    N: int
+    tau: float
+    seed: int
+    t1: float
+    t2: float
+    error: float
+    wobble: float = 0.0  # αβ
+
+    @classmethod
+    def of(cls, run: af.Run, alpha: float) -> Cell:
+        """Read a run, a flow or descent, in steps of size α."""
+        task, curves = run.spec["task"], run.curves
+        steps, train, test = curves["time"].values / alpha, curves["train_error"].values, curves["test_error"].values
+        error, size = float(test[-1]), np.linalg.norm(run.data.targets) / np.linalg.norm(run.data.truth)
+        return cls(
+            run=run,
+            N=int(task["N"] if "N" in task else task["observed"]),
+            tau=float(task["coherence"]),
+            seed=run.spec["seed"],
+            t1=first_step(steps, train, GOAL) if size > 1e-9 else 0.0,  # no non-zero was read: nothing to fit
+            t2=settling_step(steps, test) if error <= CLOSE else np.inf,
+            error=error,
+            wobble=alpha * run.spec["penalty"]["strength"],
+        )
+
+    @property
+    def found(self) -> bool:
+        return self.error <= CLOSE
+
+    @property
+    def delay(self) -> float:
+        """t₂ − t₁."""
+        return self.t2 - self.t1 if self.t2 < np.inf else np.inf
+
+
+def times_rise(cells: Iterable[Cell], value: Callable[[Cell], float], of: str, numbers: Sequence[int]) -> Finding:
+    """Whether a time rises with τ for each of these N: it is ∞ where it does not come.
+
+    By Page's test for an order, in which every draw ranks its own times, the rise is no chance; and in the median over
+    draws it is at least twofold from the first τ to the last. Measurements at random differ from one τ to the next, and
+    times with them, so that medians in between need not be in order.
+    """
+    return _ordered(cells, value, of, numbers, sign=+1)
+
+
+def times_fall(cells: Iterable[Cell], value: Callable[[Cell], float], of: str, numbers: Sequence[int]) -> Finding:
+    """The same the other way."""
+    return _ordered(cells, value, of, numbers, sign=-1)
+
+
+def _ordered(
+    cells: Iterable[Cell], value: Callable[[Cell], float], of: str, numbers: Sequence[int], *, sign: int
+) -> Finding:
+    from scipy.stats import page_trend_test, rankdata
+
+    words, holds, cells, count = [], [], list(cells), 0
+    for N in numbers:
+        group = [cell for cell in cells if cell.N == N]
+        taus, seeds = sorted({c.tau for c in group}), sorted({c.seed for c in group})
+        times = {(c.tau, c.seed): value(c) for c in group}
+        table = np.array([[times[tau, seed] for tau in taus] for seed in seeds])
+        medians = np.median(table, axis=0)
+        low, high = medians[[0, -1]][::sign]
+        ranks = rankdata(sign * table, axis=1)
+        p = float(page_trend_test(ranks, ranked=True, method="asymptotic").pvalue)
+        words.append(f"{', '.join(f'{m:.2g}' for m in medians)} (N={N}, p={p:.1g})")
+        holds.append(bool(2 * low <= high) and p <= 0.025)
+        count = len(seeds)
+    taus = sorted({c.tau for c in cells})
+    return Finding(
+        f"medians of {of} over {count} draws, for τ = {', '.join(f'{t:g}' for t in taus)}: {'; '.join(words)}",
+        all(holds) and bool(holds),
+    )
+
+
+def agrees(cells: Sequence[Cell], possible: Sequence[bool], program: str) -> Finding:
+    """Whether runs find the truth where and only where a convex program does.
+
+    They agree more often, by the interval of the share, than one and the same answer for all would.
+    """
+    can, same = sum(possible), sum(cell.found == can for cell, can in zip(cells, possible, strict=True))
+    agreed, guessed = share(same, len(cells)), max(can, len(cells) - can) / len(cells)
+    places = {(cell.N, cell.tau) for cell in cells}
+    return Finding(
+        f"at {len(places)} pairs (N, τ), {len(cells)} runs in all, runs find the truth on "
+        f"{sum(cell.found for cell in cells)} and {program} on {can}; they agree on a share {agreed}, and one answer "
+        f"for all would on {guessed:.2f}",
+        agreed.low > guessed,
+    )
+
+
+def follows(cells: Iterable[Cell], others: Sequence[Cell]) -> Finding:
+    """Whether runs by another method end where those of the same N, τ and draw do, and as late.
+
+    t₂ is the same but for the distance of two observations. Descent goes on around its end in steps of αβ, so that the
+    errors may differ by αβ√n beside the norm of the truth.
+    """
+    by_place = {(cell.N, cell.tau, cell.seed): cell for cell in cells}
+    times, apart = [], []
+    for other in others:
+        cell, truth = by_place[other.N, other.tau, other.seed], other.run.data.truth
+        times.append(1.0 if other.t2 == cell.t2 else other.t2 / cell.t2)  # also where both are ∞
+        wobble = other.wobble * np.sqrt(truth.size) / np.linalg.norm(truth)
+        apart.append(abs(other.error - cell.error) / wobble)
+    return Finding(
+        ", ".join(f"(N={c.N}, τ={c.tau:g})" for c in others)
+        + f", one draw each: t₂ is {min(times):.3f} to {max(times):.3f} of the other's, and the errors at the end "
+        f"differ by at most {max(apart):.2g} of αβ√n beside the norm of the truth",
+        all(1 / _SPACING <= ratio <= _SPACING for ratio in times) and max(apart) <= 1,
+    )
