@@ -47,10 +47,10 @@ def completed(n: int, rank: int, N: int) -> af.tasks.MatrixCompletion:
     return af.tasks.MatrixCompletion(n, n, rank, observed=N, reduction="half_sum", size=float(n))
 
 
-def sensed(n: int, rank: int, N: int) -> af.tasks.MatrixSensing:
-    """N numbers x⁽¹⁾ᵀA*x⁽²⁾ with Gaussian x of variance 1/N, as in the notebook (text: 1/n²)."""
+def sensed(n: int, rank: int, N: int, variance: float) -> af.tasks.MatrixSensing:
+    """N numbers x⁽¹⁾ᵀA*x⁽²⁾ with independent Gaussian x of this variance: 1/N in the notebook, 1/n² in the text."""
     return af.tasks.MatrixSensing(
-        n, n, rank, N=N, measurements="rank_one", variance=1 / N, reduction="half_sum", size=float(n)
+        n, n, rank, N=N, measurements="rank_one", variance=variance, reduction="half_sum", size=float(n)
     )
 
 
@@ -75,10 +75,12 @@ def judged(run: af.Run, goal: float) -> af.Verdict:
 
 
 def _measurements(data: af.tasks.Data) -> tuple[np.ndarray, np.ndarray]:
-    """X, one matrix a measurement, and y."""
+    """X, one matrix a measurement, and y; where measurements depend on one another, as many that do not."""
     truth = np.asarray(data.truth)
     if not hasattr(data.inputs, "mask"):
-        return np.asarray(data.inputs), np.asarray(data.targets)
+        U, s, Vt = np.linalg.svd(np.asarray(data.inputs).reshape(len(data.targets), -1), full_matrices=False)
+        rank = int(np.sum(s > 1e-10 * s[0]))
+        return Vt[:rank].reshape(rank, *truth.shape), (U.T[:rank] @ np.asarray(data.targets)) / s[:rank]
     rows, columns = np.nonzero(np.asarray(data.inputs.mask))
     X = np.zeros((len(rows), *truth.shape))
     X[np.arange(len(rows)), rows, columns] = 1.0
@@ -98,8 +100,8 @@ def gap(data: af.tasks.Data, norm: float | str = 2) -> float:
 
 def null_part(data: af.tasks.Data, A: np.ndarray) -> np.ndarray:
     """The part of a matrix that no measurement sees."""
-    X = _measurements(data)[0].reshape(data.n, -1)
-    return A - (np.linalg.pinv(X) @ (X @ A.ravel())).reshape(A.shape)
+    X = _measurements(data)[0].reshape(-1, A.size)  # orthonormal rows
+    return A - (X.T @ (X @ A.ravel())).reshape(A.shape)
 
 
 def least_nuclear(data: af.tasks.Data) -> np.ndarray:
@@ -108,7 +110,7 @@ def least_nuclear(data: af.tasks.Data) -> np.ndarray:
 
 
 def least_penalised_error(data: af.tasks.Data, beta: float) -> float:
-    """How far, relative to A*, the minimiser of ½‖X vec(A) − y‖² + β‖A‖_* is from it."""
+    """How far, relative to A*, the minimiser of ½‖P(A − A*)‖² + β‖A‖_* is from it, P the projection on observed entries."""
     return relative_distance(af.theory.nuclear_penalised(*_measurements(data), beta), np.asarray(data.truth))
 
 
