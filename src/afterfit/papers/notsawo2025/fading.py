@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 import afterfit as af
 from afterfit.papers import Finding
-from afterfit.papers._measure import first_step
+from afterfit.papers._measure import at, first_step
 from afterfit.papers.notsawo2025.matrices import Recovered, deaths, null_part, span
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "alpha_of",
+    "as_closely",
     "between",
     "condition_on_tangents",
     "crossing",
@@ -27,7 +28,10 @@ __all__ = [
     "draw_times",
     "draw_values",
     "falls_by",
+    "fits_at_rate",
     "gradient_ratio",
+    "norm_settles",
+    "of_order",
 ]
 
 _LEVEL = 10  # a singular value at 0 moves about it by αβ a step: within so many steps of 0 it is dead
@@ -92,6 +96,53 @@ def die_in_turn(run: af.Run, values: np.ndarray, t1: float, t2: float, rank: int
         and len(dead) >= 2
         and all(later > earlier for earlier, later in itertools.pairwise(when))
         and when[-1] >= _SPREAD * when[0],
+    )
+
+
+def of_order(run: af.Run, name: str, t1: float, t2: float, size: float) -> Finding:
+    # Of an order is with that for the nearest power of ten: one power of ten is printed.
+    there = np.sqrt(2 * run.curves[name].values[between(run, t1, t2)])
+    return Finding(
+        f"‖X vec(A) − y*‖₂ is {there.min():.2g} to {there.max():.2g} between t₁ and t₂, β = {size:.0e}",
+        bool(np.all(np.abs(np.log10(there[len(there) // 4 :] / size)) <= 0.5)),
+    )
+
+
+def as_closely(run: af.Run, time: float) -> Finding:
+    # With E = A − A* in the tangent space of the matrices of rank r at A*, ‖E‖/‖A*‖ and ‖PE‖/‖PA*‖ are within a factor
+    # of each other, the condition number of P on that space: where E is what the penalty leaves, so much can differ.
+    condition = condition_on_tangents(run)
+    train, test = (float(at(run, f"{side}_error", time)) for side in ("train", "test"))
+    return Finding(
+        f"relative errors {'at the end' if time == np.inf else f'at t={time:.3g}'}: recovery {test:.2g}, training "
+        f"{train:.2g}; condition number {condition:.2f}",
+        1 / condition <= test / train <= condition,
+    )
+
+
+def fits_at_rate(runs: Sequence[af.Run], step: Callable[[af.Run], float]) -> Finding:
+    # P has singular values 1 and 0: G falls by exactly 1 − α a step from −PA*. In the end it is −βPH and not 0; as ‖PH‖
+    # is about √(N/n²)‖H‖, what is left of −PA* when ‖G‖ = β‖H‖ is 1 − √(N/n²) of that at least. Steps are whole.
+    off, allowed = [], []
+    for run in runs:
+        rate, n = -np.log1p(-alpha_of(run)), run.data.truth.shape[0]
+        told = np.log(np.linalg.norm(run.data.targets) / (run.spec["penalty"]["strength"] * np.sqrt(n)))
+        off.append(max(abs(rate * step(run) - told) - rate, 0))
+        allowed.append(-np.log(1 - np.sqrt(run.data.n) / n))
+    return Finding(
+        f"log(1/(1 − α)) times the step is that to {span(off)}, and one step, on {len(runs)} runs; allowed "
+        f"{span(allowed)}",
+        all(each <= most for each, most in zip(off, allowed, strict=True)),
+    )
+
+
+def norm_settles(run: af.Run, t1: float, t2: float) -> Finding:
+    # At t₂ ‖A − A*‖_F is the goal times ‖A*‖_F, and ‖·‖_* at most √n times as much: one in a hundred.
+    size = float(np.linalg.norm(run.data.truth, "nuc"))
+    at_t1, at_t2 = (float(at(run, "singular_values", t).sum()) / size - 1 for t in (t1, t2))
+    return Finding(
+        f"‖A‖_* exceeds ‖A*‖_* by {at_t1:.1%} of it at t={t1:.3g} and by {at_t2:.2g} at t={t2:.3g}",
+        abs(at_t2) <= 1e-2 < at_t1,
     )
 
 

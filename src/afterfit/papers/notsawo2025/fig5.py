@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 import afterfit as af
 from afterfit.papers import Entry, Finding, claim, control, correction, once, passing, run_all
-from afterfit.papers._measure import Interval, at, power_law, share
+from afterfit.papers._measure import share
 from afterfit.papers.notsawo2025 import PAPER
 from afterfit.papers.notsawo2025.fading import (
     alpha_of,
+    as_closely,
     between,
-    condition_on_tangents,
     crossing,
     die_in_turn,
     draw_curves,
@@ -23,7 +23,19 @@ from afterfit.papers.notsawo2025.fading import (
     draw_times,
     draw_values,
     falls_by,
+    fits_at_rate,
     gradient_ratio,
+    norm_settles,
+    of_order,
+)
+from afterfit.papers.notsawo2025.matrix_laws import (
+    alike,
+    faster_and_worse,
+    inverse,
+    is_near,
+    norm_law,
+    slow_law,
+    takes_too_long,
 )
 from afterfit.papers.notsawo2025.matrices import (
     Recovered,
@@ -101,10 +113,7 @@ _SETTINGS = {
         slow=(1e-2, 10**-2.5, 1e-3),
     ),
 }
-_MOST = 10_000_000  # steps of a run of Fig. 6
 _ROOM = 8  # steps of a run of Fig. 6 here, in units of ‖Â − A*‖/(αβ)
-_NEAR = 0.05  # how near an exponent is to be: over two decades, observations that far apart make 0.015
-_ALIKE = 1.1  # numbers that differ by less are the same: observations are 3 to 7 % apart
 _FOUND = 0.05  # a distance, relative to A*, that counts as none where the penalty is ten times as strong
 
 
@@ -268,11 +277,11 @@ class Fig5(Entry):
         says={"paper": "first decreases to 10⁻⁴, with β = 10⁻⁴", "quick": "first decreases to 10⁻⁴, which is β"},
     )
     def fits_first(self, run: af.Run, t1: float, t2: float) -> Finding:
-        return _of_order(run, "train_loss", t1, t2, run.spec["penalty"]["strength"])
+        return of_order(run, "train_loss", t1, t2, run.spec["penalty"]["strength"])
 
     @control(fits_first, "β = 0")
     def fits_exactly(self, run: af.Run, free: af.Run, t1: float, t2: float) -> Finding:
-        return _of_order(free, "train_loss", t1, t2, run.spec["penalty"]["strength"])
+        return of_order(free, "train_loss", t1, t2, run.spec["penalty"]["strength"])
 
     @claim("recovery comes much later", says="after a long training time")
     def recovers_late(self, run: af.Run, scale: str) -> Finding:
@@ -297,26 +306,26 @@ class Fig5(Entry):
         says="the recovery error decreases and matches the training error",
     )
     def recovers_as_closely(self, run: af.Run) -> Finding:
-        return _as_closely(run, np.inf)
+        return as_closely(run, np.inf)
 
     @control(recovers_as_closely, "at t₁")
     def fits_more_closely(self, run: af.Run, t1: float) -> Finding:
-        return _as_closely(run, t1)
+        return as_closely(run, t1)
 
     @control(recovers_as_closely, "β = 0")
     def fits_alone(self, free: af.Run) -> Finding:
-        return _as_closely(free, np.inf)
+        return as_closely(free, np.inf)
 
     @claim(
         "G dominates βH until memorisation, log(‖y*‖/(β√n))/log(1/(1 − α)) steps",
         says="G dominates βH until memorisation (t ≤ t₁); t₁ is logarithmic in 1/(αβ), at the rate ρ₂ (Thm 3.4)",
     )
     def fits_at_its_rate(self, cells: list[Recovered]) -> Finding:
-        return _fits_at_rate([c.run for c in cells if c.alpha < 0.8], crossing)
+        return fits_at_rate([c.run for c in cells if c.alpha < 0.8], crossing)
 
     @control(fits_at_its_rate, "t₂")
     def recovers_at_its_rate(self, cells: list[Recovered]) -> Finding:
-        return _fits_at_rate(
+        return fits_at_rate(
             [c.run for c in cells if c.alpha < 0.8], lambda run: next(c.t2 for c in cells if c.run is run)
         )
 
@@ -346,15 +355,15 @@ class Fig5(Entry):
 
     @claim("‖A‖_* converges to ‖A*‖_* at t₂", says="‖A‖_* converges to ‖A*‖_* at t₂ = t₁ + Δt")
     def norm_converges(self, run: af.Run, t1: float, t2: float) -> Finding:
-        return _norm_converges(run, t1, t2)
+        return norm_settles(run, t1, t2)
 
     @control(norm_converges, "a third of t₂")
     def norm_on_its_way(self, run: af.Run, t1: float, t2: float) -> Finding:
-        return _norm_converges(run, t1, t2 / 3)
+        return norm_settles(run, t1, t2 / 3)
 
     @control(norm_converges, "β = 0")
     def norm_stays(self, free: af.Run, t1: float, t2: float) -> Finding:
-        return _norm_converges(free, t1, t2)
+        return norm_settles(free, t1, t2)
 
     @claim(
         "singular values die from the smallest up, one after the other, until r are left",
@@ -442,11 +451,11 @@ class Fig5(Entry):
 
     @claim("t₂ ∝ 1/(αβ)", says="t₂ ∝ ‖Â − A*‖_{2→2}/(αβ)")
     def recovery_takes(self, cells: list[Recovered]) -> Finding:
-        return _inverse(cells, lambda c: c.t2)
+        return inverse(cells, lambda c: c.t2)
 
     @control(recovery_takes, "the step at which G no longer dominates")
     def memorisation_takes(self, cells: list[Recovered]) -> Finding:
-        return _inverse([c for c in cells if c.alpha < 0.8], lambda c: crossing(c.run))
+        return inverse([c for c in cells if c.alpha < 0.8], lambda c: crossing(c.run))
 
     @claim(
         "t₂ ∝ 1/β down to the smallest β",
@@ -456,30 +465,30 @@ class Fig5(Entry):
         },
     )
     def slow_recovery_takes(self, cells: list[Recovered], slow_times: dict[float, float]) -> Finding:
-        return _slow_law(cells, slow_times, lambda c: c.alpha * c.t2)
+        return slow_law(cells, slow_times, lambda c: c.alpha * c.t2)
 
     @control(slow_recovery_takes, "steps of the other runs in the place of their training time")
     def steps_are_no_time(self, cells: list[Recovered], slow_times: dict[float, float]) -> Finding:
-        return _slow_law(cells, slow_times, lambda c: c.t2)
+        return slow_law(cells, slow_times, lambda c: c.t2)
 
     @claim("t₂ depends on αβ alone", says="as a function of αβ")
     def times_depend_on_the_product(self, cells: list[Recovered]) -> Finding:
-        return _alike(cells, lambda c: c.t2)
+        return alike(cells, lambda c: c.t2)
 
     @control(times_depend_on_the_product, "t₂ as a function of β, α·t₂")
     def times_depend_on_the_strength(self, cells: list[Recovered]) -> Finding:
-        return _alike(cells, lambda c: c.alpha * c.t2)
+        return alike(cells, lambda c: c.alpha * c.t2)
 
     @claim(
         "10⁷ steps are too few for the smallest αβ",
         says="the outlier for very small αβ is due to insufficient training",
     )
     def too_few_steps(self, slow_times: dict[float, float]) -> Finding:
-        return _too_few(slow_times, 0.0825, 1e-6)  # the smallest of the figure
+        return takes_too_long(slow_times, 0.0825, 1e-6)  # the smallest of the figure
 
     @control(too_few_steps, "α = 1 and β = 10⁻⁴")
     def enough_steps(self, slow_times: dict[float, float]) -> Finding:
-        return _too_few(slow_times, 1.0, 1e-4)
+        return takes_too_long(slow_times, 1.0, 1e-4)
 
     @claim(
         "over draws, t₂ ∝ ‖Â − A*‖_{2→2}",
@@ -488,11 +497,11 @@ class Fig5(Entry):
         "figure, nothing can tell norms apart.",
     )
     def farther_takes_longer(self, distances: list[Recovered]) -> Finding:
-        return _norm_law(distances, np.array([c.t2 * c.product for c in distances]))
+        return norm_law(distances, np.array([c.t2 * c.product for c in distances]))
 
     @passing(farther_takes_longer, "times that are made up, 3‖Â − A*‖_{2→2}/(αβ)")
     def would_take_longer(self, distances: list[Recovered]) -> Finding:
-        return _norm_law(distances, np.array([3 * c.gap for c in distances]))
+        return norm_law(distances, np.array([3 * c.gap for c in distances]))
 
     @claim(
         "‖A(t₂) − A*‖_F ∝ αβ, with t₂ as defined",
@@ -513,11 +522,11 @@ class Fig5(Entry):
     )
     def error_at_the_plateau(self, cells: list[Recovered]) -> Finding:
         law = along(grouped(cells, "seed", "alpha"), lambda c: c.beta, lambda c: c.test)
-        return Finding(f"∝ β^p at each α with p = {law}, β {span([c.beta for c in cells])}", _is_near(law, 1))
+        return Finding(f"∝ β^p at each α with p = {law}, β {span([c.beta for c in cells])}", is_near(law, 1))
 
     @claim("‖A − A*‖_F at the end depends on αβ alone", says="‖A(t₂) − A*‖_F as a function of αβ")
     def error_depends_on_the_product(self, cells: list[Recovered]) -> Finding:
-        return _alike(cells, lambda c: c.test)
+        return alike(cells, lambda c: c.test)
 
     @correction(
         error_depends_on_the_product,
@@ -543,14 +552,14 @@ class Fig5(Entry):
         says="larger α and/or β lead to fast convergence and do so at a suboptimal value of the test error (Fig. 29)",
     )
     def larger_is_faster_and_worse(self, cells: list[Recovered]) -> Finding:
-        return _faster_and_worse(
+        return faster_and_worse(
             {"β": (grouped(cells, "seed", "alpha"), "beta"), "α": (grouped(cells, "seed", "beta"), "alpha")}
         )
 
     @control(larger_is_faster_and_worse, "larger α at equal αβ")
     def larger_at_equal_products(self, cells: list[Recovered]) -> Finding:
         pairs = [group for group in grouped(cells, "seed", "product") if len(group) > 1]
-        return _faster_and_worse({"α at equal αβ": (pairs, "alpha")})
+        return faster_and_worse({"α at equal αβ": (pairs, "alpha")})
 
 
 def _after(s: _Setting) -> list[float]:
@@ -578,128 +587,5 @@ def _more_often(N: int, often: Sequence[bool], fewer: int, rarely: Sequence[bool
     )
 
 
-def _of_order(run: af.Run, name: str, t1: float, t2: float, size: float) -> Finding:
-    # Of an order is with that for the nearest power of ten: one power of ten is printed.
-    there = np.sqrt(2 * run.curves[name].values[between(run, t1, t2)])
-    return Finding(
-        f"‖X vec(A) − y*‖₂ is {there.min():.2g} to {there.max():.2g} between t₁ and t₂, β = {size:.0e}",
-        bool(np.all(np.abs(np.log10(there[len(there) // 4 :] / size)) <= 0.5)),
-    )
 
 
-def _as_closely(run: af.Run, time: float) -> Finding:
-    # With E = A − A* in the tangent space of the matrices of rank r at A*, ‖E‖/‖A*‖ and ‖PE‖/‖PA*‖ are within a factor
-    # of each other, the condition number of P on that space: where E is what the penalty leaves, so much can differ.
-    condition = condition_on_tangents(run)
-    train, test = (float(at(run, f"{side}_error", time)) for side in ("train", "test"))
-    return Finding(
-        f"relative errors {'at the end' if time == np.inf else f'at t={time:.3g}'}: recovery {test:.2g}, training "
-        f"{train:.2g}; condition number {condition:.2f}",
-        1 / condition <= test / train <= condition,
-    )
-
-
-def _fits_at_rate(runs: Sequence[af.Run], step: Callable[[af.Run], float]) -> Finding:
-    # P has singular values 1 and 0: G falls by exactly 1 − α a step from −PA*. In the end it is −βPH and not 0; as ‖PH‖
-    # is about √(N/n²)‖H‖, what is left of −PA* when ‖G‖ = β‖H‖ is 1 − √(N/n²) of that at least. Steps are whole.
-    off, allowed = [], []
-    for run in runs:
-        rate, n = -np.log1p(-alpha_of(run)), run.data.truth.shape[0]
-        told = np.log(np.linalg.norm(run.data.targets) / (run.spec["penalty"]["strength"] * np.sqrt(n)))
-        off.append(max(abs(rate * step(run) - told) - rate, 0))
-        allowed.append(-np.log(1 - np.sqrt(run.data.n) / n))
-    return Finding(
-        f"log(1/(1 − α)) times the step is that to {span(off)}, and one step, on {len(runs)} runs; allowed "
-        f"{span(allowed)}",
-        all(each <= most for each, most in zip(off, allowed, strict=True)),
-    )
-
-
-def _norm_converges(run: af.Run, t1: float, t2: float) -> Finding:
-    # At t₂ ‖A − A*‖_F is the goal times ‖A*‖_F, and ‖·‖_* at most √n times as much: one in a hundred.
-    size = float(np.linalg.norm(run.data.truth, "nuc"))
-    at_t1, at_t2 = (float(at(run, "singular_values", t).sum()) / size - 1 for t in (t1, t2))
-    return Finding(
-        f"‖A‖_* exceeds ‖A*‖_* by {at_t1:.1%} of it at t={t1:.3g} and by {at_t2:.2g} at t={t2:.3g}",
-        abs(at_t2) <= 1e-2 < at_t1,
-    )
-
-
-def _is_near(law: Interval, exponent: float) -> bool:
-    """Whether the interval is within 0.05 of an exponent."""
-    return exponent - _NEAR <= law.low and law.high <= exponent + _NEAR
-
-
-def _inverse(cells: Sequence[Recovered], time: Callable[[Recovered], float]) -> Finding:
-    # Along α and along β by itself: an exponent of −1 in both is 1/(αβ), and no other.
-    groups = {
-        knob: [group for group in grouped(cells, "seed", fixed) if len(group) > 1]
-        for knob, fixed in (("alpha", "beta"), ("beta", "alpha"))
-    }
-    if not all(groups.values()):
-        return Finding("too few runs for a law", False)
-    laws = {knob: along(each, lambda c, knob=knob: getattr(c, knob), time) for knob, each in groups.items()}
-    return Finding(
-        f"steps ∝ α^p β^q with p = {laws['alpha']} and q = {laws['beta']}, αβ {span([c.product for c in cells])}",
-        all(_is_near(law, -1) for law in laws.values()),
-    )
-
-
-def _slow_law(
-    cells: Sequence[Recovered], slow_times: dict[float, float], time: Callable[[Recovered], float]
-) -> Finding:
-    # Runs with other α follow the same flow, the better the smaller their steps: to a tenth, on the same draw.
-    seed = cells[0].seed
-    ratios = [time(c) / slow_times[c.beta] for c in cells if c.seed == seed and c.beta in slow_times]
-    law = power_law(list(slow_times), list(slow_times.values()))
-    return Finding(
-        f"training time ∝ β^p with p = {law}, β {span(list(slow_times))}; that of the other runs is {span(ratios)} times "
-        f"this on {len(ratios)} pairs α, β",
-        max(ratios) <= _ALIKE and min(ratios) >= 1 / _ALIKE and _is_near(law, -1),
-    )
-
-
-def _too_few(slow_times: dict[float, float], alpha: float, beta: float) -> Finding:
-    """Whether 10⁷ steps are too few, by the nearest β and the law of the row on small ones."""
-    nearest = min(slow_times, key=lambda β: abs(np.log(β / beta)))
-    needed = slow_times[nearest] * nearest / (alpha * beta)
-    return Finding(f"t₂ is step {needed:.2g} for α = {alpha:g}, β = {beta:.0e} (by β = {nearest:.1e})", needed > _MOST)
-
-
-def _alike(cells: Sequence[Recovered], value: Callable[[Recovered], float]) -> Finding:
-    groups = [[value(c) for c in group] for group in grouped(cells, "seed", "product") if len(group) > 1]
-    spread = [max(group) / min(group) for group in groups]
-    return Finding(
-        f"{len(groups)} times runs with equal αβ and other α: they differ by a factor {span(spread)}",
-        max(spread) <= _ALIKE,
-    )
-
-
-def _norm_law(draws: Sequence[Recovered], times: np.ndarray) -> Finding:
-    # Proportional is by one factor, to a tenth: as near as t₂ is to 1/(αβ).
-    norms = {name: np.array([gap(c.run.data, of) for c in draws]) for name, of in _NORMS.items()}
-    scatter = {name: float(np.std(np.log(times / far))) for name, far in norms.items()}
-    return Finding(
-        f"{len(draws)} draws: αβt₂/‖Â − A*‖_{{2→2}} is {span((times / norms['‖·‖_{2→2}']).tolist())}; standard deviation "
-        f"of log αβt₂/‖Â − A*‖: {', '.join(f'{each:.2f} ({name})' for name, each in scatter.items())}",
-        scatter["‖·‖_{2→2}"] <= 0.1,
-    )
-
-
-_NORMS: dict[str, float | str] = {"‖·‖_{2→2}": 2, "‖·‖_F": "fro", "‖·‖_*": "nuc"}
-
-
-def _faster_and_worse(of: dict[str, tuple[list[list[Recovered]], str]]) -> Finding:
-    laws = {
-        knob: [
-            along([g for g in groups if len(g) > 1], lambda c, name=name: getattr(c, name), value)
-            for value in (lambda c: c.t2, lambda c: c.test)
-        ]
-        for knob, (groups, name) in of.items()
-    }
-    return Finding(
-        "; ".join(
-            f"along {knob} t₂ has the exponent {t2} and ‖A − A*‖_F {distance}" for knob, (t2, distance) in laws.items()
-        ),
-        all(t2.high < 0 < distance.low for t2, distance in laws.values()),
-    )
