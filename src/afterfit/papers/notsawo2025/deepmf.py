@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 import afterfit as af
 from afterfit.papers import Entry, Finding, claim, control, once
-from afterfit.papers._measure import relative_distance, share
+from afterfit.papers._measure import Interval, relative_distance, share
 from afterfit.papers.notsawo2025 import PAPER
 from afterfit.papers.notsawo2025.matrices import completed, fitted, least_nuclear_recovers, span
 
@@ -21,11 +21,14 @@ __all__ = ["DeepMF"]
 
 
 class _Setting(NamedTuple):
-    """n₁ = n₂ = d = n, rank r, numbers N of entries, depths, α and steps; decay λ and steps from the large start."""
+    """n₁ = n₂ = d = n, rank r, numbers N of entries, depths, α and steps; decay λ and steps from the large start.
+
+    Four factors need four times the steps: from a small start the time until they grow goes like ζ^{2−L}.
+    """
 
     n: int
     rank: int
-    counts: tuple[int, ...]  # the largest is that of all rows but one, the smallest that of the row on fewer entries
+    counts: tuple[int, ...]  # the largest is that of all claims but one, the smallest that of the one on fewer entries
     depths: tuple[int, ...]
     alpha: float
     steps: int
@@ -44,10 +47,10 @@ _SETTINGS = {
         counts=(50, 60, 70, 80),
         depths=(1, 2, 3, 4),
         alpha=0.01,
-        steps=100_000,
+        steps=30_000,
         seeds=tuple(range(1, 21)),
         decay=1e-3,
-        slow=4_000_000,
+        slow=2_000_000,
         far_seed=5,
     ),
     "quick": _Setting(
@@ -59,7 +62,7 @@ _SETTINGS = {
         steps=10_000,
         seeds=tuple(range(1, 13)),
         decay=1e-2,
-        slow=150_000,
+        slow=100_000,
         far_seed=1,
     ),
 }
@@ -103,7 +106,7 @@ class DeepMF(Entry):
             "descents": {key: _product(s, *key) for key in keys},
             "large": {seed: _product(s, 2, most, seed, _LARGE) for seed in s.seeds[:5]},
             "decayed": {L: run.set(decay) for L, run in far.items()},
-            "free": far,
+            "free": {L: run.set({"dynamics.steps": s.slow // 10}) for L, run in far.items()},
             "near": {L: _product(s, L, most, s.far_seed).set({**decay, "dynamics.steps": s.slow // 10}) for L in deep},
         }
 
@@ -231,7 +234,7 @@ def _product(s: _Setting, L: int, N: int, seed: int, start: float | None = None)
         task=completed(s.n, s.rank, N),
         model=af.models.DeepMatrixFactorisation(depth=L),
         penalty=af.penalties.NoPenalty(),
-        dynamics=af.dynamics.GradientDescent(lr=s.alpha, steps=s.steps),
+        dynamics=af.dynamics.GradientDescent(lr=s.alpha, steps=s.steps * (4 if L > 3 else 1)),
         init=af.inits.ScaledGaussian(small if start is None else start),
         seed=seed,
         observations=100,
@@ -337,10 +340,10 @@ def _power(S: np.ndarray, p: float) -> np.ndarray:
 def _preconditioned(A: np.ndarray, G: np.ndarray, L: int) -> np.ndarray:
     """What gradient flow does to the product of balanced factors, G the gradient of the loss at A."""
     left, right = A @ A.T, A.T @ A
-    return -sum(_power(left, (j - 1) / L) @ G @ _power(right, (L - j) / L) for j in range(1, L + 1))
+    return -np.sum([_power(left, (j - 1) / L) @ G @ _power(right, (L - j) / L) for j in range(1, L + 1)], axis=0)
 
 
-def _moves_as(scale: str, told) -> Finding:
+def _moves_as(scale: str, told: Callable[[np.ndarray, np.ndarray, int], np.ndarray]) -> Finding:
     # The product after a step of 10⁻⁶ of every factor, against what is told of it: to a thousandth, the step squared
     # being 10⁻⁶ of it.
     n, rng, step, off = _SETTINGS[scale].n, np.random.default_rng(0), 1e-6, {}
@@ -407,7 +410,7 @@ def _draw_counts(ax: Axes, descents: Mapping[_At, af.Run], exact: Mapping[int, S
     ax.set(xlabel="observed entries $N$", ylabel=r"share of draws with $A^*$ found", ylim=(-0.03, 1.03))
 
 
-def _draw_shares(ax: Axes, counts: Sequence[int], found, aside: float, **look) -> None:
+def _draw_shares(ax: Axes, counts: Sequence[int], found: Sequence[Interval], aside: float, **look: Any) -> None:
     """Shares with their intervals, a little aside so that they do not cover one another."""
     x, values = np.array(counts) + aside, np.array(found)
     ax.errorbar(x, values[:, 0], yerr=[values[:, 0] - values[:, 1], values[:, 2] - values[:, 0]], capsize=2, **look)

@@ -25,6 +25,7 @@ __all__ = [
     "die_in_turn",
     "draw_curves",
     "draw_errors",
+    "draw_sweep",
     "draw_times",
     "draw_values",
     "falls_by",
@@ -61,7 +62,7 @@ def crossing(run: af.Run) -> float:
 
 
 def condition_on_tangents(run: af.Run) -> float:
-    """The condition number of the measurements on the tangent space of the matrices of rank r at A*."""
+    """The condition number, on the tangent space of the matrices of rank r at A*, of P: of what is seen of a matrix."""
     truth = np.asarray(run.data.truth)
     n, rank = len(truth), run.spec["task"]["rank"]
     U, _, Vt = np.linalg.svd(truth)
@@ -99,16 +100,18 @@ def die_in_turn(run: af.Run, values: np.ndarray, t1: float, t2: float, rank: int
     )
 
 
-def of_order(run: af.Run, name: str, t1: float, t2: float, size: float) -> Finding:
+def of_order(run: af.Run, t1: float, t2: float, size: float) -> Finding:
+    """Whether ‖X vec(A) − y*‖₂ is of the order of a number between 2t₁, where it no longer falls, and t₂."""
     # Of an order is with that for the nearest power of ten: one power of ten is printed.
-    there = np.sqrt(2 * run.curves[name].values[between(run, t1, t2)])
+    there = np.sqrt(2 * run.curves["train_loss"].values[between(run, 2 * t1, t2)])
     return Finding(
-        f"‖X vec(A) − y*‖₂ is {there.min():.2g} to {there.max():.2g} between t₁ and t₂, β = {size:.0e}",
-        bool(np.all(np.abs(np.log10(there[len(there) // 4 :] / size)) <= 0.5)),
+        f"‖X vec(A) − y*‖₂ is {there.min():.2g} to {there.max():.2g} between 2t₁ and t₂, β = {size:.0e}",
+        bool(np.all(np.abs(np.log10(there / size)) <= 0.5)),
     )
 
 
 def as_closely(run: af.Run, time: float) -> Finding:
+    """Whether the two relative errors are as near to each other at a time as the measurements make them."""
     # With E = A − A* in the tangent space of the matrices of rank r at A*, ‖E‖/‖A*‖ and ‖PE‖/‖PA*‖ are within a factor
     # of each other, the condition number of P on that space: where E is what the penalty leaves, so much can differ.
     condition = condition_on_tangents(run)
@@ -121,6 +124,7 @@ def as_closely(run: af.Run, time: float) -> Finding:
 
 
 def fits_at_rate(runs: Sequence[af.Run], step: Callable[[af.Run], float]) -> Finding:
+    """Whether steps are those in which G falls to β‖H‖ at the rate 1 − α."""
     # P has singular values 1 and 0: G falls by exactly 1 − α a step from −PA*. In the end it is −βPH and not 0; as ‖PH‖
     # is about √(N/n²)‖H‖, what is left of −PA* when ‖G‖ = β‖H‖ is 1 − √(N/n²) of that at least. Steps are whole.
     off, allowed = [], []
@@ -137,6 +141,7 @@ def fits_at_rate(runs: Sequence[af.Run], step: Callable[[af.Run], float]) -> Fin
 
 
 def norm_settles(run: af.Run, t1: float, t2: float) -> Finding:
+    """Whether ‖A‖_* is above ‖A*‖_* at t₁ and at it at t₂."""
     # At t₂ ‖A − A*‖_F is the goal times ‖A*‖_F, and ‖·‖_* at most √n times as much: one in a hundred.
     size = float(np.linalg.norm(run.data.truth, "nuc"))
     at_t1, at_t2 = (float(at(run, "singular_values", t).sum()) / size - 1 for t in (t1, t2))
@@ -206,3 +211,20 @@ def draw_errors(ax: Axes, cells: Sequence[Recovered]) -> None:
     ax.plot(ends, 0.5 * low * ends, color="k", ls=":", lw=1.3, label=r"slope of $\alpha\beta$")
     ax.set(xscale="log", yscale="log", xlabel=r"$\alpha\beta$", ylabel=r"$\|A-A^*\|_F/\|A^*\|_F$ at the end")
     af.plot.legend_below(ax, ncols=3)
+
+
+def draw_sweep(ax: Axes, cells: Sequence[Recovered], knob: str) -> None:
+    """Training and recovery error, a shade for each value of α or β."""
+    from matplotlib import colormaps
+
+    shades = colormaps["viridis"](np.linspace(0.85, 0.0, len(cells)))
+    for cell, shade in zip(sorted(cells, key=lambda cell: getattr(cell, knob)), shades, strict=True):
+        curves, value = cell.run.curves.isel(time=slice(1, None)), af.plot.mathtext(getattr(cell, knob))
+        ax.plot(curves["step"], curves["test_error"], color=shade, lw=2.0, label=rf"$\{knob}={value}$")
+        ax.plot(curves["step"], curves["train_error"], color=shade, lw=1.1, ls="--")
+    ax.plot([], [], color="0.3", lw=2.0, label="recovery")
+    ax.plot([], [], color="0.3", lw=1.1, ls="--", label="training")
+    fixed = "beta" if knob == "alpha" else "alpha"
+    ax.set_title(rf"$\{fixed}={af.plot.mathtext(getattr(cells[0], fixed))}$", fontsize="medium")
+    ax.set(xscale="log", yscale="log", xlabel="training step", ylabel="relative error")
+    af.plot.legend_below(ax, ncols=2)

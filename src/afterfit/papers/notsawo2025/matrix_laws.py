@@ -24,6 +24,7 @@ def is_near(law: Interval, exponent: float) -> bool:
 
 
 def inverse(cells: Sequence[Recovered], time: Callable[[Recovered], float]) -> Finding:
+    """Whether times go like 1/α along α and like 1/β along β."""
     # Along α and along β by itself: an exponent of −1 in both is 1/(αβ), and no other.
     groups = {
         knob: [group for group in grouped(cells, "seed", fixed) if len(group) > 1]
@@ -41,6 +42,7 @@ def inverse(cells: Sequence[Recovered], time: Callable[[Recovered], float]) -> F
 def slow_law(
     cells: Sequence[Recovered], slow_times: dict[float, float], time: Callable[[Recovered], float]
 ) -> Finding:
+    """Whether times of small β go like 1/β, and those of other runs with the same β and draw are the same."""
     # Runs with other α follow the same flow, the better the smaller their steps: to a tenth, on the same draw.
     seed = cells[0].seed
     ratios = [time(c) / slow_times[c.beta] for c in cells if c.seed == seed and c.beta in slow_times]
@@ -60,6 +62,7 @@ def takes_too_long(slow_times: dict[float, float], alpha: float, beta: float) ->
 
 
 def alike(cells: Sequence[Recovered], value: Callable[[Recovered], float]) -> Finding:
+    """Whether runs with equal αβ have the same value, whatever α."""
     groups = [[value(c) for c in group] for group in grouped(cells, "seed", "product") if len(group) > 1]
     spread = [max(group) / min(group) for group in groups]
     return Finding(
@@ -69,6 +72,7 @@ def alike(cells: Sequence[Recovered], value: Callable[[Recovered], float]) -> Fi
 
 
 def norm_law(draws: Sequence[Recovered], times: np.ndarray) -> Finding:
+    """Whether times of draws are proportional to ‖Â − A*‖_{2→2}; what other norms would do is said."""
     # Proportional is by one factor, to a tenth: as near as t₂ is to 1/(αβ).
     norms = {name: np.array([gap(c.run.data, of) for c in draws]) for name, of in _NORMS.items()}
     scatter = {name: float(np.std(np.log(times / far))) for name, far in norms.items()}
@@ -80,6 +84,7 @@ def norm_law(draws: Sequence[Recovered], times: np.ndarray) -> Finding:
 
 
 def faster_and_worse(of: dict[str, tuple[list[list[Recovered]], str]]) -> Finding:
+    """Whether along a knob t₂ falls and the error at the end grows."""
     laws = {
         knob: [
             along([g for g in groups if len(g) > 1], lambda c, name=name: getattr(c, name), value)
