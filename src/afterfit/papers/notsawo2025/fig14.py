@@ -55,7 +55,7 @@ _SETTINGS = {
         n=10, rank=2, N=80, alpha=0.1, betas=(1e-4, 10**-3.5, 1e-3), goal=1e-3, steps=10, draws=40, seeds=(1,)
     ),
     "quick": _Setting(
-        n=6, rank=1, N=30, alpha=0.2, betas=(5e-4, 1e-3, 2e-3), goal=3e-3, steps=8, draws=15, seeds=(1,)
+        n=6, rank=1, N=30, alpha=0.2, betas=(1e-3, 2e-3, 4e-3), goal=3e-3, steps=8, draws=15, seeds=(1,)
     ),
 }
 
