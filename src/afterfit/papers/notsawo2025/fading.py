@@ -31,6 +31,7 @@ __all__ = [
     "falls_by",
     "fits_at_rate",
     "gradient_ratio",
+    "moving_part",
     "norm_settles",
     "of_order",
 ]
@@ -77,6 +78,21 @@ def falls_by(run: af.Run) -> tuple[np.ndarray, np.ndarray, float]:
     earlier, later = (np.asarray(params["weights"]) for params in run.checkpoints)
     times = run.checkpoints.times
     return earlier, later, run.spec["penalty"]["strength"] * float(times[1] - times[0])
+
+
+def moving_part(data: af.tasks.Data, A: np.ndarray, level: float) -> np.ndarray:
+    """(1 − P)(H + W), H over the singular values above `level`, W on the spaces of the others such that it is least.
+
+    These are at 0 and stay there: their signs change from step to step so that nothing moves them in the mean.
+    """
+    U, s, Vt = np.linalg.svd(A)
+    alive = s > level
+    H = null_part(data, U[:, alive] @ Vt[alive])
+    pairs = [null_part(data, np.outer(u, v)).ravel() for u in U[:, ~alive].T for v in Vt[~alive]]
+    if not pairs:
+        return H
+    W = np.array(pairs).T
+    return H - (W @ np.linalg.lstsq(W, H.ravel(), rcond=None)[0]).reshape(H.shape)
 
 
 def die_in_turn(run: af.Run, values: np.ndarray, t1: float, t2: float, rank: int, beta: float) -> Finding:

@@ -26,6 +26,7 @@ from afterfit.papers.notsawo2025.fading import (
     falls_by,
     fits_at_rate,
     gradient_ratio,
+    moving_part,
     norm_settles,
     of_order,
 )
@@ -48,7 +49,6 @@ from afterfit.papers.notsawo2025.matrices import (
     least_nuclear,
     least_nuclear_recovers,
     least_penalised_error,
-    null_part,
     penalised,
     settling,
     span,
@@ -107,7 +107,7 @@ _SETTINGS = {
         beta=2e-3,
         goal=3e-3,
         steps=60_000,
-        seeds=(4, 5),  # 1 and 2 were seen before two criteria were changed
+        seeds=(7, 8),  # the first four, 1, 2, 4 and 5, were seen before criteria were changed
         alphas=(0.2, 0.2 * 10**0.5),
         betas=(10**-2.5, 1e-2, 10**-1.5),
         beyond=(),
@@ -393,6 +393,8 @@ class Fig5(Entry):
     @claim(
         "after memorisation every singular value of A − A* falls by αβ a step",
         says="σᵢ(A⁽ᵗ⁺¹⁾ − A*) = |σᵢ(A⁽ᵗ⁾ − A*) − αβ|, approximately, once G is negligible beside βH",
+        changed="What is to hold instead counted singular values at 0 in H, which was half of 1.8 on a draw with one or two "
+        "of them. It is as it should be now, on another draw.",
     )
     def fall_alike(self, run: af.Run) -> Finding:
         # Approximately is to a quarter of it, for those that are not 0.
@@ -408,21 +410,21 @@ class Fig5(Entry):
 
     @correction(
         fall_alike,
-        "‖A‖_* falls by αβ‖(1 − P)H‖² a step, (1 − P)H being H on the entries that are not observed",
+        "‖A‖_* falls by αβ‖(1 − P)(H + W)‖² a step, 1 − P being the entries that are not observed, and W what keeps at 0 "
+        "the singular values that are there",
         why="Once the entries are fitted G = −βPH to first order, so that a step moves A by −αβ(1 − P)H; the nuclear norm "
         "changes by the scalar product of that with H.",
         touches="The number of steps, by the factor that (1 − P)H is smaller than H; not that it is of order 1/(αβ).",
         where="§3.2, Generalization",
     )
     def norm_falls(self, run: af.Run) -> Finding:
-        # The rate changes on the way, of which the mean of both ends is taken. And singular values at 0, whose sign
-        # changes from step to step, count in H and fall no more: one or two of n, which makes a fifth.
+        # The rate changes on the way, of which the mean of both ends is taken: to a fifth.
         earlier, later, passed = falls_by(run)
         fall = float(np.linalg.norm(earlier, "nuc") - np.linalg.norm(later, "nuc")) / passed
-        polar = [(U @ Vt) for U, _, Vt in (np.linalg.svd(A) for A in (earlier, later))]
-        told = float(np.mean([np.sum(null_part(run.data, H) ** 2) for H in polar]))
+        level = 10 * alpha_of(run) * run.spec["penalty"]["strength"]
+        told = float(np.mean([np.sum(moving_part(run.data, A, level) ** 2) for A in (earlier, later)]))
         return Finding(
-            f"‖A‖_* falls by {fall:.3g}αβ a step, ‖(1 − P)H‖² is {told:.3g} and ‖H‖² {len(earlier)}",
+            f"‖A‖_* falls by {fall:.3g}αβ a step, ‖(1 − P)(H + W)‖² is {told:.3g} and ‖H‖² {len(earlier)}",
             abs(fall / told - 1) <= 0.2,
         )
 
