@@ -79,7 +79,9 @@ def test_the_condition_number_bounds_what_entries_see_of_tangents():
     mask, (U, s, Vt) = np.asarray(run.data.inputs.mask), np.linalg.svd(run.data.truth)
     assert s[1] < 1e-9
     rng = np.random.default_rng(0)
-    tangents = [np.outer(U[:, 0], rng.standard_normal(6)) + np.outer(rng.standard_normal(6), Vt[0]) for _ in range(2000)]
+    tangents = [
+        np.outer(U[:, 0], rng.standard_normal(6)) + np.outer(rng.standard_normal(6), Vt[0]) for _ in range(2000)
+    ]
     seen = [np.linalg.norm(mask * E) / np.linalg.norm(E) for E in tangents]
     assert max(seen) / min(seen) <= condition_on_tangents(run) * (1 + 1e-9)
     assert max(seen) / min(seen) >= 0.5 * condition_on_tangents(run)

@@ -133,9 +133,7 @@ class DeepMF(Entry):
         """Whether the convex program finds A*, for each seed, by the number of entries."""
         s = _SETTINGS[scale]
         return {
-            N: [
-                least_nuclear_recovers(completed(s.n, s.rank, N).draw(np.random.default_rng(seed))) for seed in s.seeds
-            ]
+            N: [least_nuclear_recovers(completed(s.n, s.rank, N).draw(np.random.default_rng(seed))) for seed in s.seeds]
             for N in s.counts
         }
 
@@ -359,13 +357,13 @@ def _moves_as(scale: str, told: Callable[[np.ndarray, np.ndarray, int], np.ndarr
         factors = _balanced(A, L)
         moved = []
         for k in range(L):
-            before, after = (np.linalg.multi_dot([np.eye(n), np.eye(n), *part]) for part in (factors[:k], factors[k + 1 :]))
+            before, after = (
+                np.linalg.multi_dot([np.eye(n), np.eye(n), *part]) for part in (factors[:k], factors[k + 1 :])
+            )
             moved.append(factors[k] - step * before.T @ G @ after.T)
         seen = (np.linalg.multi_dot(moved) - np.linalg.multi_dot(factors)) / step
         off[L] = relative_distance(seen, told(A, G, L))
-    return Finding(
-        ", ".join(f"L = {L}: off by {each:.1e} of it" for L, each in off.items()), max(off.values()) <= 1e-3
-    )
+    return Finding(", ".join(f"L = {L}: off by {each:.1e} of it" for L, each in off.items()), max(off.values()) <= 1e-3)
 
 
 def _grok(runs: Mapping[int, af.Run]) -> Finding:
@@ -387,8 +385,12 @@ def _draw_depths(ax: Axes, runs: Mapping[int, af.Run]) -> None:
     """Training (thin) and recovery error of each depth."""
     for L, run in runs.items():
         curves = run.curves.isel(time=slice(1, None))
-        ax.plot(curves["time"], curves["test_error"], color=_COLOURS[L], ls=_STYLES[L], lw=2.0, label=f"recovery, L = {L}")
-        ax.plot(curves["time"], curves["train_error"], color=_COLOURS[L], ls=_STYLES[L], lw=0.8, label=f"training, L = {L}")
+        ax.plot(
+            curves["time"], curves["test_error"], color=_COLOURS[L], ls=_STYLES[L], lw=2.0, label=f"recovery, L = {L}"
+        )
+        ax.plot(
+            curves["time"], curves["train_error"], color=_COLOURS[L], ls=_STYLES[L], lw=0.8, label=f"training, L = {L}"
+        )
     ax.set(yscale="log", ylabel="relative error", ylim=(1e-5, 5))
 
 

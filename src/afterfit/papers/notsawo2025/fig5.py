@@ -375,7 +375,9 @@ class Fig5(Entry):
         "‖A‖_* ≈ ‖A*‖_*",
     )
     def die_from_the_smallest(self, run: af.Run, t1: float, t2: float, scale: str) -> Finding:
-        return die_in_turn(run, run.curves["singular_values"].values, t1, t2, _SETTINGS[scale].rank, _SETTINGS[scale].beta)
+        return die_in_turn(
+            run, run.curves["singular_values"].values, t1, t2, _SETTINGS[scale].rank, _SETTINGS[scale].beta
+        )
 
     @control(die_from_the_smallest, "singular values that are made up, and shrink in proportion with ‖A‖_* − ‖A*‖_*")
     def die_together(self, run: af.Run, t1: float, t2: float, scale: str) -> Finding:
@@ -584,7 +586,9 @@ def _after(s: _Setting) -> list[float]:
 
 def _ends_at(ends: Sequence[_End], name: str, goals: Sequence[np.ndarray]) -> Finding:
     # Nine draws of ten, to 5 % of A*: the penalty leaves about β of it, and a few draws take much longer than others.
-    apart = [float(np.linalg.norm(end.A - goal) / np.linalg.norm(end.truth)) for end, goal in zip(ends, goals, strict=True)]
+    apart = [
+        float(np.linalg.norm(end.A - goal) / np.linalg.norm(end.truth)) for end, goal in zip(ends, goals, strict=True)
+    ]
     near = share(sum(each <= _FOUND for each in apart), len(apart))
     return Finding(
         f"within {_FOUND:.0%} of {name} on a share {near} of {len(apart)} draws, {np.median(apart):.2g} from it in the "

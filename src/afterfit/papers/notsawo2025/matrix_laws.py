@@ -39,9 +39,7 @@ def inverse(cells: Sequence[Recovered], time: Callable[[Recovered], float]) -> F
     )
 
 
-def slow_law(
-    cells: Sequence[Recovered], slow_times: dict[float, float], time: Callable[[Recovered], float]
-) -> Finding:
+def slow_law(cells: Sequence[Recovered], slow_times: dict[float, float], time: Callable[[Recovered], float]) -> Finding:
     """Whether times of small β go like 1/β, and those of other runs with the same β and draw are the same."""
     # Runs with other α follow the same flow, the better the smaller their steps: to a tenth, on the same draw.
     seed = cells[0].seed
