@@ -1,5 +1,7 @@
 """What the entries on matrices of notsawo2025 compute, a second time."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -118,7 +120,7 @@ def test_balanced_factors_are_balanced_and_multiply_to_the_matrix(L):
     A = np.random.default_rng(0).standard_normal((5, 5))
     factors = deepmf._balanced(A, L)
     np.testing.assert_allclose(np.linalg.multi_dot(factors), A)
-    for left, right in zip(factors, factors[1:], strict=False):
+    for left, right in itertools.pairwise(factors):
         np.testing.assert_allclose(left.T @ left, right @ right.T, atol=1e-12)
 
 

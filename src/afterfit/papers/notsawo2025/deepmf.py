@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -309,7 +310,7 @@ def _more_accurate(descents: Mapping[_At, af.Run], N: int, depths: Sequence[int]
     errors = [[_error(run) for run in _of(descents, L, N)] for L in depths]
     better = [
         share(sum(b < a for a, b in zip(shallow, deep, strict=True)), len(shallow))
-        for shallow, deep in zip(errors, errors[1:], strict=False)
+        for shallow, deep in itertools.pairwise(errors)
     ]
     said = ", ".join(f"{np.median(each):.2g} (L = {L})" for L, each in zip(depths, errors, strict=True))
     return Finding(

@@ -275,7 +275,7 @@ def _alike(projected: Mapping[float, af.Run], proximal: Mapping[float, af.Run]) 
     times = [_settled(run) * alpha_of(run) * run.spec["penalty"]["strength"] for run in projected.values()]
     return Finding(
         f"proximal descent takes {span(ratios)} times the steps of the projected method, {span(times)}/(αβ)",
-        1 / _ALIKE <= min(ratios) and max(ratios) <= _ALIKE,
+        min(ratios) >= 1 / _ALIKE and max(ratios) <= _ALIKE,
     )
 
 

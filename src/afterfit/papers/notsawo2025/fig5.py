@@ -30,15 +30,6 @@ from afterfit.papers.notsawo2025.fading import (
     norm_settles,
     of_order,
 )
-from afterfit.papers.notsawo2025.matrix_laws import (
-    alike,
-    faster_and_worse,
-    inverse,
-    is_near,
-    norm_law,
-    slow_law,
-    takes_too_long,
-)
 from afterfit.papers.notsawo2025.matrices import (
     Recovered,
     along,
@@ -52,6 +43,15 @@ from afterfit.papers.notsawo2025.matrices import (
     penalised,
     settling,
     span,
+)
+from afterfit.papers.notsawo2025.matrix_laws import (
+    alike,
+    faster_and_worse,
+    inverse,
+    is_near,
+    norm_law,
+    slow_law,
+    takes_too_long,
 )
 
 if TYPE_CHECKING:
