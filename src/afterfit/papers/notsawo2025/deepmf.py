@@ -84,16 +84,22 @@ class DeepMF(Entry):
     title = "Two factors or more find a low-rank matrix without a penalty, one does not"
     where = "App. F.2"
     about = (
-        "A = A₁⋯A_L with L n x n factors is fitted to N entries of a matrix A* of rank 2, 10 x 10 with Frobenius norm 10, "
-        "by gradient descent without a penalty from a small start. With L = 1 it ends at Â, which is 0 where nothing is "
+        "A = A₁⋯A_L with L n x n factors is fitted to N entries of a matrix A* of rank 2, 10 x 10 with Frobenius "
+        "norm 10, "
+        "by gradient descent without a penalty from a small start. With L = 1 it ends at Â, which is 0 where "
+        "nothing is "
         "observed; with L ≥ 2 singular values grow one after the other and it ends at a matrix of low rank, mostly A*. "
-        "From a large start it does not, unless with a small weight decay, late. The paper has neither code nor settings "
-        "for this: task and starts are those of Figs 5 and 9, ζ·N(0, 1/n) with ζ = 10⁻² (10⁻⁶ for L = 1), and α = 0.01, "
+        "From a large start it does not, unless with a small weight decay, late. The paper has neither code nor "
+        "settings "
+        "for this: task and starts are those of Figs 5 and 9, ζ·N(0, 1/n) with ζ = 10⁻² (10⁻⁶ for L = 1), and α "
+        "= 0.01, "
         "with which four factors are stable."
     )
     notes = (
-        "(1) The uncalled routine of the notebooks has products that are entrywise for L ≥ 3 and starts them from a matrix "
-        "of ones: it is not used. (2) A large start here is ζ = 2, with a product about as large as A*. The weight decay "
+        "(1) The uncalled routine of the notebooks has products that are entrywise for L ≥ 3 and starts them "
+        "from a matrix "
+        "of ones: it is not used. (2) A large start here is ζ = 2, with a product about as large as A*. The "
+        "weight decay "
         "is ½λ‖θ‖² over all factors; its draw is one on which the convex program is exact."
     )
 
@@ -142,7 +148,8 @@ class DeepMF(Entry):
         "two factors or more end at rank r without a penalty",
         says="no need for ℓ_* (or any other form of regularization) to generalize when L ≥ 2 (and the initialization "
         "scale is small)",
-        changed="At quick scale N was 26 of 36 entries, with which two factors had rank 1 on 13 and found A* on 12 of 20 "
+        changed="At quick scale N was 26 of 36 entries, with which two factors had rank 1 on 13 and found A* on "
+        "12 of 20 "
         "draws, too few for the interval. It is 30 now, the share of entries that 80 of 100 are, on seeds 21 to 40.",
     )
     def low_rank(self, descents: dict[_At, af.Run], scale: str) -> Finding:
@@ -159,7 +166,8 @@ class DeepMF(Entry):
     @claim(
         "two factors or more recover A* without a penalty",
         says="no need for ℓ_* to generalize when L ≥ 2",
-        changed="At quick scale N was 26 of 36 entries, with which two factors had rank 1 on 13 and found A* on 12 of 20 "
+        changed="At quick scale N was 26 of 36 entries, with which two factors had rank 1 on 13 and found A* on "
+        "12 of 20 "
         "draws, too few for the interval. It is 30 now, the share of entries that 80 of 100 are, on seeds 21 to 40.",
     )
     def recover(self, descents: dict[_At, af.Run], scale: str) -> Finding:

@@ -63,17 +63,22 @@ class Fig14(Entry):
     title = "Matrix sensing groks by the projected subgradient method and by proximal descent"
     where = "Figs 14 and 15, App. D.2"
     about = (
-        "A 10 x 10 matrix A* of rank 2 and Frobenius norm 10 is sought from 80 numbers x⁽¹⁾ᵀA*x⁽²⁾ with Gaussian x, under "
-        "β‖A‖_* with α = 10⁻¹ and β = 10⁻⁴. The projected subgradient method, A ← Π(A − αβH) with Π the projection on the "
+        "A 10 x 10 matrix A* of rank 2 and Frobenius norm 10 is sought from 80 numbers x⁽¹⁾ᵀA*x⁽²⁾ with Gaussian "
+        "x, under "
+        "β‖A‖_* with α = 10⁻¹ and β = 10⁻⁴. The projected subgradient method, A ← Π(A − αβH) with Π the "
+        "projection on the "
         "matrices that fit, is at Â after one step; proximal descent, A ← S_{αβ}(A − αG) with S the soft threshold of "
-        "singular values, fits first. Both then move along the matrices that fit, to A*. N = 80 is the notebook's (text: "
+        "singular values, fits first. Both then move along the matrices that fit, to A*. N = 80 is the "
+        "notebook's (text: "
         "70). The variance of x is 1/n, the default of the authors' code, with which a measurement has norm 1; in the "
         "text it is 1/n² and in the notebook 1/N, and a row says what that does. The factors x⁽¹⁾ and x⁽²⁾ are "
         "independent; as committed the notebook draws both from one seed, and another row says what that does."
     )
     notes = (
-        "(1) The projected step of the notebook takes G along, which is 0 on the matrices that fit: only the first step "
-        "differs from the text's, which is run here. (2) With X a factor c larger and β a factor c² the minimisers are the "
+        "(1) The projected step of the notebook takes G along, which is 0 on the matrices that fit: only the "
+        "first step "
+        "differs from the text's, which is run here. (2) With X a factor c larger and β a factor c² the "
+        "minimisers are the "
         "same, and with α a factor c⁻² so is the path: so β = 10⁻⁴ says nothing without the scale of X. (3) A relative "
         "error of 10⁻³ counts as reached: the notebook has 10⁻⁴, which the proximal method's β leaves out of reach on "
         "some draws. (4) As the A* of the figures was not seeded, the draw is the first on which the convex program is "
@@ -248,7 +253,8 @@ def _groks(run: af.Run, scale: str) -> Finding:
     t1, t2 = (t or np.inf for t in (verdict.t_fit, verdict.t_gen))
     train, test = (float(run.curves[f"{side}_error"][-1]) for side in ("train", "test"))
     return Finding(
-        f"t₁ is step {t1 / alpha:.3g}, t₂ step {t2 / alpha:.3g}: {verdict.kind}; relative errors {train:.2g} (training) "
+        f"t₁ is step {t1 / alpha:.3g}, t₂ step {t2 / alpha:.3g}: {verdict.kind}; relative errors {train:.2g} "
+        f"(training) "
         f"and {test:.2g} (recovery) at the end",
         verdict.kind == "grokking" and 5 * t1 < t2 < np.inf,
     )
@@ -313,7 +319,8 @@ def _miss(draws: Sequence[af.tasks.Data], scale: str, id: str, progress: Progres
     programs = [relative_distance(least_nuclear(d), d.truth) for d in draws]
     trains, ends = ([float(run.curves[f"{side}_error"][-1]) for run in runs] for side in ("train", "test"))
     return Finding(
-        f"rank X = {', '.join(map(str, ranks))} of {n * n}; the program misses A* by {span(programs)}, and the projected "
+        f"rank X = {', '.join(map(str, ranks))} of {n * n}; the program misses A* by {span(programs)}, and the "
+        f"projected "
         f"method, which fits to {max(trains):.2g}, by {span(ends)}",
         max(ranks) <= n * (n + 1) // 2 and min(programs) > _FAR and min(ends) > _FAR and max(trains) <= 1e-10,
     )

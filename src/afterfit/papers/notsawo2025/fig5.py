@@ -137,22 +137,26 @@ class Fig5(Entry):
     title = "Matrix completion groks under the nuclear norm, as singular values die from the smallest up"
     where = "Figs 5, 6 and 29, §3.2, H.2"
     about = (
-        "A 10 x 10 matrix A* of rank 2 and Frobenius norm 10 is sought from 80 of its entries by subgradient descent on "
+        "A 10 x 10 matrix A* of rank 2 and Frobenius norm 10 is sought from 80 of its entries by subgradient "
+        "descent on "
         "½‖P(A − A*)‖² + β‖A‖_*, P the projection on these entries, with α = 10⁻¹ and β = 10⁻⁴ from almost zero. The "
         "entries are fitted at t₁ by Â, which is 0 elsewhere and has full rank; the penalty then moves A slowly along "
         "the matrices that fit, singular values go to 0 one after the other, and at t₂ what is left is A*. Figs 6 and "
         "29 have six α from 0.0825 to 1.5 and β from 10⁻⁶ to 10⁻¹. t₁ and t₂ of Fig. 5 are the first steps with a "
         "relative error of 10⁻⁴, that of Fig. 6 is the one at which the error comes to its plateau: so the "
-        "notebook. N = 80 and ‖A*‖_F = 10 are its, too; the text has N = 70, where the convex program is exact on fewer "
+        "notebook. N = 80 and ‖A*‖_F = 10 are its, too; the text has N = 70, where the convex program is exact "
+        "on fewer "
         "draws. The A* of the figures was not seeded and their 10⁷ steps are more than are needed: draws here are the "
         "first on which the program is exact, and steps as many as come to rest."
     )
     notes = (
         "(1) A step costs a singular value decomposition, 20 µs: β ≥ 10⁻⁴ with every α, and 10⁻⁵ with α = 1, by "
-        "descent; smaller β by the flow with kinks, which follows descent as a row says. β = 10⁻¹ of the figures is left "
+        "descent; smaller β by the flow with kinks, which follows descent as a row says. β = 10⁻¹ of the figures "
+        "is left "
         "out of the laws: the error is no plateau there. (2) G is the part of −βH that is observed, all measurements "
         "being entries: what moves A is the part of βH on the other entries, a fifth of them here, so that singular "
-        "values fall more slowly than by αβ a step. (3) The sorted singular values cannot but reach 0 from the smallest "
+        "values fall more slowly than by αβ a step. (3) The sorted singular values cannot but reach 0 from the "
+        "smallest "
         "up. What could be otherwise is that they do so one by one, each while the next is still there, and that "
         "row asks for it. (4) The error at the end has two parts, as in sparse recovery: that of the convex program "
         "with β, whatever α, and the steps of size αβ that singular values at 0 make around it."
@@ -239,7 +243,8 @@ class Fig5(Entry):
 
     @once
     def draws(self, scale: str, progress: Progress) -> dict[int, list[af.Run]]:
-        """Draws with as many entries as in the text, and as in the notebook, with α = 1 and ten times the β of Fig. 5."""
+        """Draws with as many entries as in the text, and as in the notebook, with α = 1 and ten times the β of "
+        "Fig. 5."""
         s, count = _SETTINGS[scale], 40 if scale == "paper" else 20
         dynamics = af.dynamics.GradientDescent(lr=1.0, steps=round(6 / s.beta))
         experiments = {
@@ -260,7 +265,8 @@ class Fig5(Entry):
 
     @once
     def distances(self, draws: dict[int, list[af.Run]]) -> list[Recovered]:
-        """Those with as many as in the notebook where A* can be found and was: at rest for the last tenth of the steps."""
+        """Those with as many as in the notebook where A* can be found and was: at rest for the last tenth of "
+        "the steps."""
         found = [Recovered.of(run) for run in draws[max(draws)] if least_nuclear_recovers(run.data)]
         return [c for c in found if c.t2 < 0.9 * c.run.spec["dynamics"]["steps"]]
 
@@ -395,7 +401,8 @@ class Fig5(Entry):
     @claim(
         "after memorisation every singular value of A − A* falls by αβ a step",
         says="σᵢ(A⁽ᵗ⁺¹⁾ − A*) = |σᵢ(A⁽ᵗ⁾ − A*) − αβ|, approximately, once G is negligible beside βH",
-        changed="What is to hold instead counted singular values at 0 in H, which was half of 1.8 on a draw with one or two "
+        changed="What is to hold instead counted singular values at 0 in H, which was half of 1.8 on a draw with "
+        "one or two "
         "of them. It is as it should be now, on another draw.",
     )
     def fall_alike(self, run: af.Run) -> Finding:
@@ -405,16 +412,19 @@ class Fig5(Entry):
         present = values[0] > 3 * passed
         falls = ((values[0] - values[1]) / passed)[present]
         return Finding(
-            f"{present.sum()} of them, between βt = {run.checkpoints.times[0] * run.spec['penalty']['strength']:.2g} and "
+            f"{present.sum()} of them, between βt = "
+            f"{run.checkpoints.times[0] * run.spec['penalty']['strength']:.2g} and "
             f"{run.checkpoints.times[1] * run.spec['penalty']['strength']:.2g}: {span(falls.tolist())} times αβ a step",
             bool(np.all(np.abs(falls - 1) <= 0.25)),
         )
 
     @correction(
         fall_alike,
-        "‖A‖_* falls by αβ‖(1 − P)(H + W)‖² a step, 1 − P being the entries that are not observed, and W what keeps at 0 "
+        "‖A‖_* falls by αβ‖(1 − P)(H + W)‖² a step, 1 − P being the entries that are not observed, and W what "
+        "keeps at 0 "
         "the singular values that are there",
-        why="Once the entries are fitted G = −βPH to first order, so that a step moves A by −αβ(1 − P)H; the nuclear norm "
+        why="Once the entries are fitted G = −βPH to first order, so that a step moves A by −αβ(1 − P)H; the "
+        "nuclear norm "
         "changes by the scalar product of that with H.",
         touches="The number of steps, by the factor that (1 − P)H is smaller than H; not that it is of order 1/(αβ).",
         where="§3.2, Generalization",
@@ -471,7 +481,8 @@ class Fig5(Entry):
             "paper": "t₂ ∝ ‖Â − A*‖_{2→2}/(αβ), β from 10⁻⁶ on; here by the flow with kinks, which descent follows",
             "quick": "t₂ ∝ ‖Â − A*‖_{2→2}/(αβ), β from 10⁻⁶ on; here from 10^−3.5 on, by descent with α = 1",
         },
-        changed="At quick scale there were three β from 10⁻³ on, with which the interval was [−1.18, −0.844]. There are four "
+        changed="At quick scale there were three β from 10⁻³ on, with which the interval was [−1.18, −0.844]. "
+        "There are four "
         "now, on another draw.",
     )
     def slow_recovery_takes(self, cells: list[Recovered], slow_times: dict[float, float]) -> Finding:
@@ -503,7 +514,8 @@ class Fig5(Entry):
     @claim(
         "over draws, t₂ ∝ ‖Â − A*‖_{2→2}",
         says="t₂ ∝ ‖Â − A*‖_{2→2}/(αβ)",
-        fails="αβt₂/‖Â − A*‖ differs between draws by a factor of several, in this norm as in others. On one draw, as in the "
+        fails="αβt₂/‖Â − A*‖ differs between draws by a factor of several, in this norm as in others. On one "
+        "draw, as in the "
         "figure, nothing can tell norms apart.",
     )
     def farther_takes_longer(self, distances: list[Recovered]) -> Finding:
@@ -546,7 +558,8 @@ class Fig5(Entry):
     @correction(
         error_depends_on_the_product,
         "‖A − A*‖_F at the end is Cβ for small α, with C that of the convex program, and more for larger ones",
-        why="The end is the minimiser of ½‖P(A − A*)‖² + β‖A‖_*, whose distance from A* is Cβ and does not know α, with "
+        why="The end is the minimiser of ½‖P(A − A*)‖² + β‖A‖_*, whose distance from A* is Cβ and does not know "
+        "α, with "
         "steps of size αβ around it, which singular values at 0 make for ever.",
         touches="Yes: of two pairs (α, β) with the same αβ the one with the larger α ends closer; a smaller αβ ends "
         "closer only if it is not bought with a larger β.",

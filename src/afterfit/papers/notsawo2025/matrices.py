@@ -1,7 +1,7 @@
 """Low-rank matrices under the nuclear norm: the setting of all entries, and what is read off a run of it.
 
-The settings are those of the authors' notebooks, which are not always those of the text. A* = UVᵀ with Gaussian factors,
-rescaled to the Frobenius norm √(n₁n₂) (text: singular values 1/√r, or the random orthogonal model). The notebooks pass
+The settings are those of the authors' notebooks, which are not always those of the text. A* = UVᵀ with Gaussian
+factors, rescaled to the Frobenius norm √(n₁n₂) (text: singular values 1/√r, or the random orthogonal model). The notebooks pass
 a seed of 0 for it, which their generator takes for no seed, so that the A* of the figures cannot be made again: here it
 is drawn from the seed of the run. Runs start at 10⁻⁶·I (text: 10⁻⁶·N(0, 1/n)).
 """
@@ -110,7 +110,8 @@ def least_nuclear(data: af.tasks.Data) -> np.ndarray:
 
 
 def least_penalised_error(data: af.tasks.Data, beta: float) -> float:
-    """How far, relative to A*, the minimiser of ½‖P(A − A*)‖² + β‖A‖_* is from it, P the projection on observed entries."""
+    """How far, relative to A*, the minimiser of ½‖P(A − A*)‖² + β‖A‖_* is from it, P the projection on observed "
+    "entries."""
     return relative_distance(af.theory.nuclear_penalised(*_measurements(data), beta), np.asarray(data.truth))
 
 
@@ -123,8 +124,8 @@ def least_nuclear_recovers(data: af.tasks.Data) -> bool:
 class Recovered:
     """A run of descent by its numbers. Times are steps; inf where they do not come.
 
-    `t2` is the step at which the relative error ‖A − A*‖_F/‖A*‖_F comes to its plateau (`settling`), `caption` the first
-    with 10⁻⁴.
+    `t2` is the step at which the relative error ‖A − A*‖_F/‖A*‖_F comes to its plateau (`settling`), `caption` the
+    first with 10⁻⁴.
     `train` and `test` are the relative errors at the last step, `gap` is ‖Â − A*‖_{2→2}.
     """
 

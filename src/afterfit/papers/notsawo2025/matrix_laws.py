@@ -46,7 +46,8 @@ def slow_law(cells: Sequence[Recovered], slow_times: dict[float, float], time: C
     ratios = [time(c) / slow_times[c.beta] for c in cells if c.seed == seed and c.beta in slow_times]
     law = power_law(list(slow_times), list(slow_times.values()))
     return Finding(
-        f"training time ∝ β^p with p = {law}, β {span(list(slow_times))}; that of the other runs is {span(ratios)} times "
+        f"training time ∝ β^p with p = {law}, β {span(list(slow_times))}; that of the other runs is "
+        f"{span(ratios)} times "
         f"this on {len(ratios)} pairs α, β",
         max(ratios) <= _ALIKE and min(ratios) >= 1 / _ALIKE and is_near(law, -1),
     )
@@ -75,7 +76,8 @@ def norm_law(draws: Sequence[Recovered], times: np.ndarray) -> Finding:
     norms = {name: np.array([gap(c.run.data, of) for c in draws]) for name, of in _NORMS.items()}
     scatter = {name: float(np.std(np.log(times / far))) for name, far in norms.items()}
     return Finding(
-        f"{len(draws)} draws: αβt₂/‖Â − A*‖_{{2→2}} is {span((times / norms['‖·‖_{2→2}']).tolist())}; standard deviation "
+        f"{len(draws)} draws: αβt₂/‖Â − A*‖_{{2→2}} is {span((times / norms['‖·‖_{2→2}']).tolist())}; standard "
+        f"deviation "
         f"of log αβt₂/‖Â − A*‖: {', '.join(f'{each:.2f} ({name})' for name, each in scatter.items())}",
         scatter["‖·‖_{2→2}"] <= 0.1,
     )
