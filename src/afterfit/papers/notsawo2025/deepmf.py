@@ -40,7 +40,7 @@ class _Setting(NamedTuple):
 
 
 _SETTINGS = {
-    # The paper has no settings for F.2, and the notebooks no cell. Chosen: the task of Fig. 5, with the starts of Fig. 9.
+    # The paper has no settings for F.2, the notebooks no cell. Chosen: the task of Fig. 5 and the starts of Fig. 9.
     # α is a tenth of what Fig. 9 has, as four factors of a matrix of norm 9 are stable for α < 0.018 only.
     "paper": _Setting(
         n=10,

@@ -1,9 +1,9 @@
 """Low-rank matrices under the nuclear norm: the setting of all entries, and what is read off a run of it.
 
 The settings are those of the authors' notebooks, which are not always those of the text. A* = UVᵀ with Gaussian
-factors, rescaled to the Frobenius norm √(n₁n₂) (text: singular values 1/√r, or the random orthogonal model). The notebooks pass
-a seed of 0 for it, which their generator takes for no seed, so that the A* of the figures cannot be made again: here it
-is drawn from the seed of the run. Runs start at 10⁻⁶·I (text: 10⁻⁶·N(0, 1/n)).
+factors, rescaled to the Frobenius norm √(n₁n₂) (text: singular values 1/√r, or the random orthogonal model). The
+notebooks pass a seed of 0 for it, which their generator takes for no seed, so that the A* of the figures cannot be made
+again: here it is drawn from the seed of the run. Runs start at 10⁻⁶·I (text: 10⁻⁶·N(0, 1/n)).
 """
 
 from __future__ import annotations
