@@ -36,7 +36,7 @@ class _Setting(NamedTuple):
     seeds: tuple[int, ...]
     decay: float
     slow: int
-    far_seed: int  # the first from 1 on on which the convex program finds A*
+    far_seed: int  # a draw on which the convex program finds A*
 
 
 _SETTINGS = {
