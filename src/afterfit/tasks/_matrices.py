@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from afterfit._base.errors import require
+from afterfit._base.spec import later
 from afterfit._diagnose.thresholds import Criteria
 from afterfit.losses import Loss, Squared
 from afterfit.models import LinearModel, Model
@@ -22,7 +23,7 @@ class _MatrixTask(Task):
 
     `truth` is `"gaussian"` (a product of standard Gaussian factors), `"orthogonal"` (the random orthogonal model
     with singular values 1/√rank, Notsawo et al. 2025, Def. G.6) or `"multiplication_table"` (ij/d², rank 1,
-    Lyu et al. 2023, §3.3.3). `symmetric` makes it symmetric.
+    Lyu et al. 2023, §3.3.3). `symmetric` makes it symmetric. With a `size` it is rescaled to that Frobenius norm.
     """
 
     rows: int
@@ -32,9 +33,12 @@ class _MatrixTask(Task):
     symmetric: bool = eqx.field(default=False, kw_only=True)
     coherence: float = eqx.field(default=0.0, kw_only=True)
     reduction: str = eqx.field(default="sum", kw_only=True)
+    size: float | None = later(None)
 
     def __check_init__(self):
         check_positive(rows=self.rows, columns=self.columns)
+        if self.size is not None:
+            check_positive(size=self.size)
         smallest = min(self.rows, self.columns)
         require(
             1 <= self.rank <= smallest,
@@ -69,12 +73,17 @@ class _MatrixTask(Task):
         """Factors U*, V* of the truth U*V*ᵀ."""
         m, n, r = self.rows, self.columns, self.rank
         if self.truth == "multiplication_table":
-            u = np.arange(m)[:, None] / m
-            return u, u
-        U, V = rng.standard_normal((m, r)), rng.standard_normal((n, r))
+            U = V = np.arange(m)[:, None] / m
+        else:
+            U, V = rng.standard_normal((m, r)), rng.standard_normal((n, r))
         if self.truth == "orthogonal":
             U, V = (_orthonormal(factor) / np.sqrt(np.sqrt(r)) for factor in (U, V))
-        return (U, U) if self.symmetric else (U, V)
+        if self.symmetric:
+            V = U
+        if self.size is None:
+            return U, V
+        share = np.sqrt(self.size / np.linalg.norm(U @ V.T))
+        return share * U, share * V
 
     def test_metrics(self, model: Model, params: PyTree[Array], data: Data) -> dict[str, Array]:
         metrics = super().test_metrics(model, params, data)
@@ -151,7 +160,8 @@ class MatrixSensing(_MatrixTask):
     `measurements` are `"gaussian"` (full matrices with N(0, 1/(rows·columns)) entries), `"rank_one"`
     (x⁽¹⁾x⁽²⁾ᵀ with N(0, 1/rows²) and N(0, 1/columns²) entries, the first ⌊coherence·N⌋ of them singular vectors
     of M*; Notsawo et al. 2025, App. G.2.2) or `"diagonal"` (commuting; Woodworth et al. 2020, §6). With
-    `symmetric` they are symmetrised, as a map on symmetric matrices (Boursier et al. 2025, (26)).
+    `symmetric` they are symmetrised, as a map on symmetric matrices (Boursier et al. 2025, (26)). `variance` is that of
+    the entries of both x⁽¹⁾ and x⁽²⁾, for `"rank_one"`: 1/N in the notebooks of Notsawo et al. 2025.
 
     ```python
     MatrixSensing(rows=10, columns=10, rank=2, N=70, truth="orthogonal", reduction="half_sum")
@@ -160,9 +170,16 @@ class MatrixSensing(_MatrixTask):
 
     N: int = 70
     measurements: str = "gaussian"
+    variance: float | None = later(None)
 
     def __check_init__(self):
         check_positive(N=self.N)
+        if self.variance is not None:
+            check_positive(variance=self.variance)
+            require(
+                self.measurements == "rank_one",
+                f'variance={self.variance} is of measurements="rank_one", not of {self.measurements!r}.',
+            )
         check_choice("measurements", self.measurements, ("gaussian", "rank_one", "diagonal"))
         require(
             self.measurements != "diagonal" or self.rows == self.columns,
@@ -178,7 +195,8 @@ class MatrixSensing(_MatrixTask):
             X = rng.standard_normal((n, rows))[:, :, None] * np.eye(rows)
         else:
             U, _, Vt = np.linalg.svd(M)
-            left, right = rng.standard_normal((n, rows)) / rows, rng.standard_normal((n, columns)) / columns
+            spreads = M.shape if self.variance is None else 2 * (1 / np.sqrt(self.variance),)
+            left, right = (rng.standard_normal((n, k)) / spread for k, spread in zip(M.shape, spreads, strict=True))
             coherent = share_of(coherence, n)
             left[: min(coherent, rows)] = U.T[: min(coherent, rows)]
             right[: min(coherent, columns)] = Vt[: min(coherent, columns)]
