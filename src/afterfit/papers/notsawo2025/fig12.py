@@ -287,7 +287,10 @@ def _delayed(cells: Sequence[Recovery]) -> list[Recovery]:
 
 def _fits_at_once(runs: Sequence[af.Run]) -> Finding:
     # Zero is rounding: 10⁻¹⁶ times the condition of XXᵀ, which is largest for N = n.
-    after, later = zip(*((run.curves["train_error"].values[1], run.curves["train_error"].values[1:].max()) for run in runs), strict=True)
+    after, later = zip(
+        *((run.curves["train_error"].values[1], run.curves["train_error"].values[1:].max()) for run in runs),
+        strict=True,
+    )
     return Finding(
         f"relative training error up to {max(after):.2g} after one step, and up to {max(later):.2g} at any later one; "
         f"{len(runs)} runs",
@@ -409,8 +412,21 @@ def _draw_curves(ax: Axes, cells: Sequence[Recovery]) -> None:
 def _draw_law(ax: Axes, cells: Sequence[Recovery]) -> None:
     """t₂ over αβ, beside ‖â − a*‖_∞/(αβ), a marker for each seed."""
     for group, marker in zip(grouped(cells, "seed"), "os^", strict=False):
-        ax.plot([c.product for c in group], [c.t2 for c in group], marker, color="0.2", mfc="none", label=f"seed {group[0].seed}")
+        ax.plot(
+            [c.product for c in group],
+            [c.t2 for c in group],
+            marker,
+            color="0.2",
+            mfc="none",
+            label=f"seed {group[0].seed}",
+        )
         ends = np.array([min(c.product for c in group), max(c.product for c in group)])
-        ax.plot(ends, group[0].gap / ends, color="#7B3294", lw=1.1, label=r"$\|\hat a-a^*\|_\infty/(\alpha\beta)$" if marker == "o" else None)
+        ax.plot(
+            ends,
+            group[0].gap / ends,
+            color="#7B3294",
+            lw=1.1,
+            label=r"$\|\hat a-a^*\|_\infty/(\alpha\beta)$" if marker == "o" else None,
+        )
     ax.set(xscale="log", yscale="log", xlabel=r"$\alpha\beta$", ylabel="generalisation step $t_2$")
     ax.legend(frameon=False, fontsize="small")

@@ -54,14 +54,14 @@ class Fig7(Entry):
 
     def runs(self, scale: str) -> dict[str, af.Experiment | dict[int, af.Experiment] | dict[float, af.Experiment]]:
         paper = scale == "paper"
-        seeds = range(2, 22) if paper else range(2, 8)
+        seeds = range(2, 22) if paper else range(2, 7)
         run = af.Experiment(
             task=measured(**_TASK),
             model=af.models.Linear(),
             penalty=af.penalties.L2(_BETA),
             dynamics=af.dynamics.GradientFlow(until=_ALPHA * _STEPS, first=_ALPHA, method="exact"),
             init=af.inits.Constant(_ONES),
-            observations=321,  # forty a decade
+            observations=321 if paper else 161,  # forty a decade, or twenty
             seed=1,
         )
 
@@ -230,9 +230,9 @@ class Fig7(Entry):
         least = np.linalg.svd(descent.data.inputs, compute_uv=False)[-1] ** 2
         return _converges(descent, 1 - _ALPHA * (least + beta))
 
-    @control(converges, "1 − 1.01αβ")
+    @control(converges, "1 − 1.1αβ")
     def converges_a_little_faster(self, descent: af.Run) -> Finding:
-        return _converges(descent, 1 - 1.01 * _ALPHA * descent.spec["penalty"]["strength"])
+        return _converges(descent, 1 - 1.1 * _ALPHA * descent.spec["penalty"]["strength"])
 
     @claim(
         "Thm 3.6: for N < n the end misses what of a* is orthogonal to the rows of X",
@@ -418,7 +418,9 @@ def _draw_norms(ax: Axes, run: af.Run) -> None:
     time = curves["time"].values
     ax.plot(time, curves["norm_l2"], color="0.2", lw=1.8, label=r"$\|a\|_2$")
     ax.plot(time, curves["norm_l1"], color="#009E73", ls=(0, (5, 1.5, 1, 1.5)), lw=1.6, label=r"$\|a\|_1$")
-    ax.plot(time, left * np.exp(-_BETA * time), color="#7B3294", ls="--", lw=1.1, label=r"$e^{-\beta t}\|P_\perp a_1\|_2$")
+    ax.plot(
+        time, left * np.exp(-_BETA * time), color="#7B3294", ls="--", lw=1.1, label=r"$e^{-\beta t}\|P_\perp a_1\|_2$"
+    )
     for p, colour in ((2, "0.2"), (1, "#009E73")):
         ax.axhline(np.linalg.norm(truth, p), color=colour, ls=":", lw=1.2, label=rf"$\|a^*\|_{p}$")
     ax.set(yscale="log", ylabel="norm", ylim=(0.05, None))
@@ -431,7 +433,13 @@ def _draw_others(ax: Axes, caption: Mapping[int, af.Run], followed: af.Run, desc
     ax.fill_between(time, errors.min(axis=0), errors.max(axis=0), color="#D55E00", alpha=0.25, lw=0)
     ax.plot(time, np.median(errors, axis=0), color="#D55E00", lw=1.8, label=rf"$\|a_1\|\approx10$, {len(runs)} draws")
     curves, beta = followed.curves.isel(time=slice(1, None)), followed.spec["penalty"]["strength"]
-    ax.plot(curves["time"], curves["test_error"], color="k", lw=1.2, label=rf"$\|a_1\|=100$, $\beta={af.plot.mathtext(beta)}$")
+    ax.plot(
+        curves["time"],
+        curves["test_error"],
+        color="k",
+        lw=1.2,
+        label=rf"$\|a_1\|=100$, $\beta={af.plot.mathtext(beta)}$",
+    )
     steps = descent.curves.isel(time=slice(1, None, 6))
     words = "the same by descent"
     ax.plot(steps["time"], steps["test_error"], "o", color="k", mfc="none", ms=4, label=words)
