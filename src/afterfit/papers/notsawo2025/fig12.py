@@ -164,7 +164,7 @@ class Fig12(Entry):
     @claim(
         "projected subgradients grok: up to N = n/2, where a* is recovered t₂ is at least ten times t₁",
         says="we observe a grokking-like pattern similar to the subgradient case (Fig. 12)",
-        changed="t₂ was the plateau's, as in Fig. 27, on seed 1. It is the first step with an error of 10⁻², on seed 2.",
+        changed="t₂ was the plateau's, as in 27, on seed 1. It is the first step with an error of 10⁻², on seed 2.",
     )
     def projected_groks(self, cells: dict[str, list[Recovery]]) -> Finding:
         return _grok(_delayed(cells["projected"]))
@@ -176,7 +176,7 @@ class Fig12(Entry):
     @claim(
         "soft thresholding groks: up to N = n/2, where a* is recovered t₂ is at least ten times t₁",
         says="we observe a grokking-like pattern similar to the subgradient case (Fig. 13)",
-        changed="t₂ was the plateau's, as in Fig. 27, on seed 1. It is the first step with an error of 10⁻², on seed 2.",
+        changed="t₂ was the plateau's, as in 27, on seed 1. It is the first step with an error of 10⁻², on seed 2.",
     )
     def proximal_groks(self, cells: dict[str, list[Recovery]]) -> Finding:
         return _grok(_delayed(cells["proximal"]))
@@ -205,7 +205,7 @@ class Fig12(Entry):
         "t₂ ∝ 1/(αβ) for both methods",
         says="this further shows that generalisation is driven by α and, more importantly, β",
         changed="t₂ was the plateau's, as in Fig. 27, on seeds 2 and 3: the projected method never rests, as "
-        "coordinates at 0 go on making steps of αβ. It is the first step with an error of 10⁻² now, on seeds from 5 on.",
+        "coordinates at 0 go on making steps of αβ. It is the first step with an error of 10⁻², on seeds from 5 on.",
     )
     def recovery_takes(self, swept: dict[str, list[Recovery]]) -> Finding:
         return _inverse(swept, _recovered)
@@ -303,8 +303,8 @@ def _grok(cells: Sequence[Recovery]) -> Finding:
     # By the verdict, to 10⁻³ and 10⁻² as in Fig. 27, and by a factor of ten, a decade on the figure's axis.
     kinds, delays = [_judged(c.run).kind for c in cells], [_recovered(c) / c.t1 for c in cells]
     return Finding(
-        f"{', '.join(f'{kind} ({kinds.count(kind)})' for kind in dict.fromkeys(kinds))}; t₂/t₁ from {min(delays):.3g} to "
-        f"{max(delays):.3g} in {len(cells)} runs",
+        f"{', '.join(f'{kind} ({kinds.count(kind)})' for kind in dict.fromkeys(kinds))}; t₂/t₁ from {min(delays):.3g} "
+        f"to {max(delays):.3g} in {len(cells)} runs",
         set(kinds) == {"grokking"} and min(delays) >= 10,
     )
 
@@ -323,8 +323,8 @@ def _agree(answers: Sequence[tuple[str, bool, bool]]) -> Finding:
         guessed = max(possible, len(own) - possible) / len(own)
         right.append(agreed.low > guessed)
         words.append(
-            f"{method}: a* on {sum(found for found, _ in own)} of {len(own)} draws, the program on {possible}; they agree "
-            f"on a share {agreed}, one answer for all would on {guessed:.2f}"
+            f"{method}: a* on {sum(found for found, _ in own)} of {len(own)} draws, the program on {possible}; they "
+            f"agree on a share {agreed}, one answer for all would on {guessed:.2f}"
         )
     return Finding("; ".join(words), all(right))
 
@@ -344,7 +344,7 @@ def _inverse(swept: Mapping[str, Sequence[Recovery]], time: Callable[[Recovery],
 
 
 def _bounds(cell: Recovery, first: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """t₂ − t₁, the least ‖a‖₁ − ‖a*‖₁ since t₁ = 1 that was observed, and the bound, with `first` times its first term."""
+    """t₂ − t₁, the least ‖a‖₁ − ‖a*‖₁ observed since t₁ = 1, and the bound, with `first` times its first term."""
     truth, steps, a = (cell.run.data.truth, cell.run.curves["step"].values, cell.run.curves["weights"].values)
     since = steps[2:] - steps[1]
     least = np.minimum.accumulate(np.abs(a[1:]).sum(axis=1) - np.abs(truth).sum())[1:]

@@ -45,8 +45,8 @@ class Fig7(Entry):
         "have variance 1/N and there is noise at SNR = 10⁸, as in the notebook."
     )
     notes = (
-        "(1) What counts as generalised is a relative error of 10⁻³, as in Fig. 3. Seen on a linear axis from 0 to where "
-        "it begins, a hundredth of the axis cannot be told from 0: by that measure the run groks. (2) The last "
+        "(1) What counts as generalised is a relative error of 10⁻³, as in Fig. 3. Seen on a linear axis from 0 to "
+        "where it begins, a hundredth of the axis cannot be told from 0: by that measure the run groks. (2) The last "
         "sentence of Thm 3.6 should have the row space of X for its column space, which is in another ℝᴺ; the proof "
         "(C.8) has Col(V), as it should be. (3) The left panel of Fig. 16 shows ‖a‖₁ beside ‖a*‖₂ in the notebook. "
         "(4) App. E says that ζ ≤ 10⁻⁵ is what is studied; Fig. 16 has ζ = 10."
@@ -287,9 +287,10 @@ def _looks(runs: Sequence[af.Run]) -> Finding:
 
 
 def _half_after_fit(run: af.Run, name: str) -> float:
-    """β times the time at which a curve is half-way from its value at twice the fit's time to its last; inf if it rises.
+    """β times the time at which a curve is half-way from its value after the fit to its last; inf if it rises.
 
-    The fit takes the start's part in the row space of X away at once; what decays is the rest.
+    The fit takes the start's part in the row space of X away at once; what decays is the rest, and it is
+    looked at from twice the time of the fit on.
     """
     verdict, curves = _judged(run), run.curves
     begun = 0.0 if name == "train_error" else 2 * (verdict.t_fit or np.inf)
