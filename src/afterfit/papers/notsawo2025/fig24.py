@@ -204,8 +204,8 @@ class Fig24(Entry):
         "where N is too small it goes on to a suboptimal point, where the penalised loss is least",
         says="from the least-squares solution to a suboptimal solution (N too small)",
         changed="It was the distance from the interpolator of least ℓ₁ norm, with β = 10⁻⁴, on seeds from 30 on, and "
-        "up to 0.26‖a*‖; then that from the lasso's solution with β = 10⁻³, on seeds from 50 on, and 0.2‖a*‖ on one draw "
-        "of eight, where the penalised loss hardly tells points apart. It is that loss now, on seeds from 70 on.",
+        "up to 0.26‖a*‖; then that from the lasso's solution with β = 10⁻³, on seeds from 50 on, and 0.2‖a*‖ on one "
+        "draw of eight, where the penalised loss hardly tells points apart. It is that loss now, on seeds from 70 on.",
     )
     def goes_on_to_less(self, impossible: list[_Way]) -> Finding:
         return _at_another(impossible)

@@ -88,7 +88,7 @@ class Fig7(Entry):
 
     def picture(self, run: af.Run, caption: dict[int, af.Run], followed: af.Run, descent: af.Run) -> Figure:
         figure = af.plot.Figure(figsize=(11, 8.4), layout="constrained")
-        axes = (by_decades, linear), (norms, others) = figure.subplots(2, 2)
+        by_decades, linear, norms, others = figure.subplots(2, 2).ravel()
         _draw_errors(by_decades, run)
         by_decades.axhline(GOAL, color="0.4", lw=1.0, ls=(0, (1, 2)), label="threshold $10^{-3}$")
         by_decades.set(yscale="log", ylabel="relative error")
@@ -98,7 +98,7 @@ class Fig7(Entry):
         linear.set_title("on a linear axis: as if it grokked", fontsize="medium", pad=18)
         _draw_norms(norms, run)
         _draw_others(others, caption, followed, descent)
-        af.plot.log_time_axes(*np.ravel(axes))
+        af.plot.log_time_axes(by_decades, linear, norms, others)
         af.plot.mark_phases(by_decades, _judged(run))
         af.plot.mark_phases(linear, _as_seen(run))
         af.plot.legend_below(by_decades, linear, norms, others)

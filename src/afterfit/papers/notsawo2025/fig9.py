@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -56,15 +57,15 @@ class Fig9(Entry):
         "from A_k = 10⁻²·(1, …, 1), with which a = u^L stays positive and no negative entry of a* can be found. Here "
         "the entries of A_k are Gaussian, of standard deviation 10⁻², which has the size of the notebook's and both "
         "signs; equal positive factors have a row of their own. What is said of many draws is measured with N = n/2 "
-        "by the flow of all parameters, followed ten times to a hundred times as far as the 10⁶ steps go, as L = 4 "
-        "needs it. There is no code for the large start with weight decay: here it is Gaussian of variance 1, with "
+        "by the flow of all parameters, followed a hundred times as far as the 10⁶ steps go, for L = 4 needs it. "
+        "There is no code for the large start with weight decay: here it is Gaussian of variance 1, with "
         "β = 10⁻⁵ on ½Σ‖A_k‖², to t = 100/β."
     )
     notes = (
         "(1) From a Gaussian start the entries of the A_k differ in size, and for L ≥ 3 the time at which a coordinate "
-        "grows goes like a power of it: the ℓ₁ norm that is minimised is weighted at random. For L = 4 that costs "
-        "about half of the draws. From one factor of zeros and the others all 10⁻², which has both signs and one size, "
-        "the error falls with every factor. (2) For L = 2 the start counts by its logarithm only, and has to be small. "
+        "grows goes like a power of it: the ℓ₁ norm that is minimised is weighted at random. "
+        "From one factor of zeros and the others all 10⁻², which has both signs and one size, "
+        "the error falls with every factor. (2) For L = 2 the entries off the support end at a power of the start's size. "
         "(3) Delays are the ratio of the times at which recovery and training error are first at the same level, 0.2: "
         "the notebook's t₁, by the plateau of an error that falls for ever, is the end of the run."
     )
@@ -124,6 +125,7 @@ class Fig9(Entry):
         (curves, over_n), (times, from_large) = figure.subplots(2, 2)
         _draw_curves(curves, _by_depth(draws))
         curves.set_title("without penalty, from a small start", fontsize="medium", pad=18)
+        curves.axvline(1e6 * _ALPHA, color="0.75", lw=3.0, zorder=0.5, label="$10^6$ steps")
         _draw_sizes(over_n, sizes)
         over_n.set_title("smallest recovery error of a run", fontsize="medium", pad=18)
         _draw_times(times, draws, penalised)
@@ -212,8 +214,8 @@ class Fig9(Entry):
         fails="From a Gaussian start it is larger for L = 4 on most draws, a hundred times as long as printed: "
         "coordinates whose factors happen to be large come first, whether they are on the support or not. From "
         "one factor of zeros and the others of one size it falls.",
-        changed="There were eight draws at quick scale, of seeds from 1 on: what has to pass did on seven, and eight are "
-        "too few for an interval of seven. There are twelve, of seeds from 21 on.",
+        changed="There were eight draws at quick scale, of seeds from 1 on: what has to pass did on seven, and that is "
+        "too few for an interval. There are twelve, of seeds from 21 on.",
     )
     def falls_to_four(self, possible: dict[_Draw, af.Run]) -> Finding:
         return _falls(possible, (3, 4), np.inf)
@@ -398,7 +400,7 @@ def _nearer(errors: Mapping[_Start, float]) -> Finding:
 def _falls(draws: Mapping[_Draw, af.Run], depths: Sequence[int], time: float) -> Finding:
     # On more than half of the draws, by the interval of the share, at every step of L.
     words, right = [], []
-    for fewer, more in zip(depths, depths[1:], strict=False):
+    for fewer, more in itertools.pairwise(depths):
         a, b = _by_seed(draws, fewer), _by_seed(draws, more)
         less = [float(at(b[seed], "test_error", time)) < float(at(a[seed], "test_error", time)) for seed in a]
         found = share(sum(less), len(less))
@@ -505,7 +507,6 @@ def _draw_curves(ax: Axes, runs: Mapping[int, af.Run]) -> None:
         ax.plot(curves["time"], curves["test_error"], color=colour, ls=style, lw=2.0, label=f"recovery, $L={L}$")
         ax.plot(curves["time"], np.maximum(curves["train_error"], 1e-6), color=colour, ls=style, lw=0.8)
     ax.plot([], [], color="0.3", lw=0.8, label="training (thin)")
-    ax.axvline(1e6 * _ALPHA, color="0.75", lw=3.0, zorder=0.5, label="$10^6$ steps")
     ax.set(yscale="log", ylabel="relative error", ylim=(1e-5, None))
 
 
