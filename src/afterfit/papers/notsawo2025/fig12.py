@@ -284,7 +284,7 @@ def _recovered(cell: Recovery) -> float:
 
 def _delayed(cells: Sequence[Recovery]) -> list[Recovery]:
     """Those up to N = n/2 that are at a* at the last step."""
-    return [c for c in cells if c.test <= CLOSE and 2 * c.N <= len(c.run.data.truth)]
+    return [c for c in cells if c.test <= CLOSE and len(c.run.data.truth) >= 2 * c.N]
 
 
 def _fits_at_once(runs: Sequence[af.Run]) -> Finding:
@@ -339,7 +339,7 @@ def _inverse(swept: Mapping[str, Sequence[Recovery]], time: Callable[[Recovery],
             power_law_within(grouped(cells, "seed", fixed), lambda c, knob=knob: getattr(c, knob), time)
             for knob, fixed in (("alpha", "beta"), ("beta", "alpha"))
         ]
-        right += [-1 - _NEAR <= law.low and law.high <= -1 + _NEAR for law in laws]
+        right += [law.low >= -1 - _NEAR and law.high <= -1 + _NEAR for law in laws]
         words.append(f"{method}: steps ∝ α^p β^q with p = {laws[0]} and q = {laws[1]}")
     return Finding("; ".join(words), all(right))
 
@@ -355,7 +355,7 @@ def _bounds(cell: Recovery, first: float) -> tuple[np.ndarray, np.ndarray, np.nd
 
 
 def _bounded(cells: Sequence[Recovery], first: float) -> Finding:
-    met = [least - bound for _, least, bound in (_bounds(c, first) for c in cells if 2 * c.N <= len(c.run.data.truth))]
+    met = [least - bound for _, least, bound in (_bounds(c, first) for c in cells if len(c.run.data.truth) >= 2 * c.N)]
     ratios = [float(np.max(least[-20:] / bound[-20:])) for _, least, bound in (_bounds(c, first) for c in cells)]
     worst = max(float(excess.max()) for excess in met)
     return Finding(

@@ -320,7 +320,7 @@ def _inverse(runs: Sequence[af.Run], name: str) -> Finding:
     law = power_law(strengths, [_half_after_fit(run, name) / β for run, β in zip(runs, strengths, strict=True)])
     return Finding(
         f"half-way at a time ∝ β^p with p = {law}, β from {min(strengths):.0e} to {max(strengths):.0e}",
-        -1.05 <= law.low and law.high <= -0.95,
+        law.low >= -1.05 and law.high <= -0.95,
     )
 
 
