@@ -33,7 +33,9 @@ def test_paper_scale_of_fig7_is_the_notebook_s_and_the_caption_s():
     assert (run["init"]["kind"], run["init"]["scale"]) == ("Constant", 10.0)
     assert (descent["dynamics"]["lr"], descent["dynamics"]["steps"]) == (0.1, 10**7)
     assert descent["penalty"] == run["penalty"]
-    norms = [np.linalg.norm(_start(one)[2]) for one in papers.find("notsawo2025/fig7").runs("paper")["caption"].values()]
+    norms = [
+        np.linalg.norm(_start(one)[2]) for one in papers.find("notsawo2025/fig7").runs("paper")["caption"].values()
+    ]
     assert np.sqrt(np.mean(np.square(norms))) == pytest.approx(10, rel=0.1)
 
 

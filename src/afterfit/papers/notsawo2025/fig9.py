@@ -63,10 +63,11 @@ class Fig9(Entry):
     )
     notes = (
         "(1) From a Gaussian start the entries of the A_k differ in size, and for L ≥ 3 the time at which a coordinate "
-        "grows goes like a power of it: the ℓ₁ norm that is minimised is weighted at random. From one factor "
-        "of zeros and the others all 10⁻², which has both signs and one size, the error falls with every factor. (2) For L = 2 the entries off the support end at a power of the start's "
-        "size. (3) Delays are the ratio of the times at which recovery and training error are first at one level, 0.2: the "
-        " notebook's t₁, by the plateau of an error that falls for ever, is the end of the run."
+        "grows goes like a power of it: the ℓ₁ norm that is minimised is weighted at random. From one factor of zeros "
+        "and the others all 10⁻², which has both signs and one size, the error falls with every factor. (2) For L = 2 "
+        "the entries off the support end at a power of the start's size. (3) Delays are the ratio of the times at which "
+        "recovery and training error are first at one level, 0.2: the notebook's t₁, by the plateau of an error that "
+        "falls for ever, is the end of the run."
     )
 
     def runs(self, scale: str) -> dict[str, Mapping[object, af.Experiment]]:
@@ -290,8 +291,8 @@ class Fig9(Entry):
     @claim(
         "from the large start the error at the end is considerably lower for L = 3 than for L = 2",
         says="the generalisation error at the end of training is considerably lower",
-        fails="It is higher, two to three times in the median: both are at the penalty's own minimum, (L/2)·β·Σ|aᵢ|^(2/L) beside the "
-        "loss, whose pull β·|aᵢ|^(2/L − 1) on the entries of a* (below 1) grows with L.",
+        fails="It is higher, two to three times in the median: both are at the penalty's own minimum, "
+        "(L/2)·β·Σ|aᵢ|^(2/L) beside the loss, whose pull β·|aᵢ|^(2/L − 1) on entries of a* below 1 grows with L.",
     )
     def ends_lower(self, large: dict[_Draw, af.Run]) -> Finding:
         return _ends_lower(_by_seed(large, 2), _by_seed(large, 3))
