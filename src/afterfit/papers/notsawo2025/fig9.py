@@ -65,7 +65,7 @@ class Fig9(Entry):
         "(1) From a Gaussian start the entries of the A_k differ in size, and for L ≥ 3 the time at which a coordinate "
         "grows goes like a power of it: the ℓ₁ norm that is minimised is weighted at random. From one factor of zeros "
         "and the others all 10⁻², which has both signs and one size, the error falls with every factor. (2) For L = 2 "
-        "the entries off the support end at a power of the start's size. (3) Delays are the ratio of the times at which "
+        "the entries off the support end at a power of the start's size. (3) Delays are ratios of the times at which "
         "recovery and training error are first at one level, 0.2: the notebook's t₁, by the plateau of an error that "
         "falls for ever, is the end of the run."
     )
