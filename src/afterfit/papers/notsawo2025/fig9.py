@@ -82,7 +82,7 @@ class Fig9(Entry):
             penalty=af.penalties.L2(0.0),  # none, with a place for weight decay
             dynamics=af.dynamics.GradientFlow(until=1e7, first=1.0, method="implicit", atol=1e-12),
             init=af.inits.Gaussian(_DEEP),
-            observations=141 if paper else 71,
+            observations=141 if paper else 57,
         )
         shallow = deep.set({"model.depth": 1, "init.scale": _SHALLOW, "dynamics.method": "exact"})
         descent = {"kind": "GradientDescent", "lr": _ALPHA, "steps": steps}
@@ -108,7 +108,7 @@ class Fig9(Entry):
             "draws": {_Draw(L, seed): of(L, seed) for L in (1, 2, 3, 4) for seed in seeds},
             "even": {_Draw(L, seed, "even"): of(L, seed).set({"init": even}) for L in (3, 4) for seed in seeds},
             "starts": {_Start(size, seed): of(2, seed).set({"init.scale": size}) for size in _SIZES for seed in few},
-            "equal": {_Draw(L, seed, "equal"): of(L, seed).set({"init": equal}) for L in (2, 3) for seed in few},
+            "equal": {_Draw(L, seed, "equal"): of(L, seed).set({"init": equal, "dynamics": descent}) for L in (2, 3) for seed in few},
             "text": {_Draw(4, seed, "text"): of(4, seed).set({"init": as_written}) for seed in few},
             "penalised": {seed: shallow.set({**l1, "dynamics.first": 0.1, "seed": seed}) for seed in few},
             "large": {_Draw(L, seed, "large"): of(L, seed).set(large) for L in (1, 2, 3, 4) for seed in few},
