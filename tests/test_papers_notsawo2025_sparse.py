@@ -72,7 +72,7 @@ def test_paper_scale_of_fig12_and_fig24():
 
 def test_ridge_descent_is_its_closed_form():
     """a_k − â = (1 − αQ)^k (a₀ − â), (113)–(115), by powers of eigenvalues."""
-    experiment = descent(measured(20, 2, 8, snr=1e8), 0.1, 1e-3, 20_000, seed=3, observations=40).set(
+    experiment = descent(measured(20, 2, 8, snr=1e8), 0.1, 1e-3, 100_000, seed=3, observations=100).set(
         {"penalty": {"kind": "L2", "strength": 1e-3}, "init": {"kind": "Constant", "scale": 10.0}}
     )
     run = af.run_experiment(experiment)
@@ -84,7 +84,7 @@ def test_ridge_descent_is_its_closed_form():
         np.testing.assert_allclose(a, expected, rtol=1e-9, atol=1e-9)
     assert fig7._converges(run, 1 - 0.1 * values[0]).holds
     # Half-way of what is left after the fit, by the same closed form: e^{−βt} = ½.
-    assert fig7._half_after_fit(run, "norm_l2") == pytest.approx(np.log(2), rel=0.02)
+    assert fig7._half_after_fit(run, "norm_l2") == pytest.approx(np.log(2), rel=0.05)
 
 
 @pytest.mark.parametrize("with_data", [False, True])
