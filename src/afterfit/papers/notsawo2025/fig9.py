@@ -108,7 +108,11 @@ class Fig9(Entry):
             "draws": {_Draw(L, seed): of(L, seed) for L in (1, 2, 3, 4) for seed in seeds},
             "even": {_Draw(L, seed, "even"): of(L, seed).set({"init": even}) for L in (3, 4) for seed in seeds},
             "starts": {_Start(size, seed): of(2, seed).set({"init.scale": size}) for size in _SIZES for seed in few},
-            "equal": {_Draw(L, seed, "equal"): of(L, seed).set({"init": equal, "dynamics": descent}) for L in (2, 3) for seed in few},
+            "equal": {
+                _Draw(L, seed, "equal"): of(L, seed).set({"init": equal, "dynamics": descent})
+                for L in (2, 3)
+                for seed in few
+            },
             "text": {_Draw(4, seed, "text"): of(4, seed).set({"init": as_written}) for seed in few},
             "penalised": {seed: shallow.set({**l1, "dynamics.first": 0.1, "seed": seed}) for seed in few},
             "large": {_Draw(L, seed, "large"): of(L, seed).set(large) for L in (1, 2, 3, 4) for seed in few},
