@@ -126,11 +126,12 @@ class Fig12(Entry):
         sparsities = sorted({c.sparsity for c in cells["projected"]})
         figure = af.plot.Figure(figsize=(4 * (len(sparsities) + 1), 8.6), layout="constrained")
         axes = figure.subplots(2, len(sparsities) + 1, squeeze=False)
+        numbers = sorted({c.N for c in cells["projected"]})
         names = {"projected": "projected subgradients", "proximal": "soft thresholding"}
         for row, (method, words) in zip(axes, names.items(), strict=True):
             for ax, s in zip(row, sparsities, strict=False):
                 group = sorted((c for c in cells[method] if c.sparsity == s), key=lambda c: c.N)
-                _draw_curves(ax, group)
+                _draw_curves(ax, group, numbers)
                 ax.set_title(f"{words}, $s={s}$", fontsize="medium", pad=18)
             first = cells[method][0]
             af.plot.mark_phases(row[sparsities.index(first.sparsity)], _judged(first.run))
@@ -398,11 +399,13 @@ def _ista(runs: Sequence[af.Run], power: int) -> Finding:
     return Finding("min f − f* is " + ", ".join(words), all(right))
 
 
-def _draw_curves(ax: Axes, cells: Sequence[Recovery]) -> None:
+def _draw_curves(ax: Axes, cells: Sequence[Recovery], numbers: Sequence[int]) -> None:
     """Training and recovery error of one s, a shade for each N."""
     from matplotlib import colormaps
 
-    for cell, shade in zip(cells, colormaps["viridis"](np.linspace(0.9, 0.0, len(cells))), strict=True):
+    shades = dict(zip(numbers, colormaps["viridis"](np.linspace(0.9, 0.0, len(numbers))), strict=True))
+    for cell in cells:
+        shade = shades[cell.N]
         curves = cell.run.curves.isel(time=slice(1, None))
         ax.plot(curves["time"], curves["test_error"], color=shade, lw=1.8, label=f"$N={cell.N}$")
         ax.plot(curves["time"], np.maximum(curves["train_error"], 1e-17), color=shade, lw=0.9, ls="--")
@@ -417,7 +420,7 @@ def _draw_law(ax: Axes, cells: Sequence[Recovery]) -> None:
     for group, marker in zip(grouped(cells, "seed"), "os^", strict=False):
         ax.plot(
             [c.product for c in group],
-            [c.t2 for c in group],
+            [_recovered(c) for c in group],
             marker,
             color="0.2",
             mfc="none",
@@ -432,4 +435,7 @@ def _draw_law(ax: Axes, cells: Sequence[Recovery]) -> None:
             label=r"$\|\hat a-a^*\|_\infty/(\alpha\beta)$" if marker == "o" else None,
         )
     ax.set(xscale="log", yscale="log", xlabel=r"$\alpha\beta$", ylabel="generalisation step $t_2$")
+    ticks = sorted({float(f"{c.product:.3g}") for c in cells})
+    ax.set_xticks(ticks, [f"${af.plot.mathtext(tick)}$" for tick in ticks], fontsize="small")
+    ax.minorticks_off()
     ax.legend(frameon=False, fontsize="small")
