@@ -437,5 +437,5 @@ def _draw_law(ax: Axes, cells: Sequence[Recovery]) -> None:
     ax.set(xscale="log", yscale="log", xlabel=r"$\alpha\beta$", ylabel="generalisation step $t_2$")
     ticks = sorted({float(f"{c.product:.3g}") for c in cells})
     ax.set_xticks(ticks, [f"${af.plot.mathtext(tick)}$" for tick in ticks], fontsize="small")
-    ax.minorticks_off()
+    ax.tick_params(axis="x", which="minor", bottom=False, labelbottom=False)
     ax.legend(frameon=False, fontsize="small")

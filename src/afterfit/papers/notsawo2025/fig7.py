@@ -216,7 +216,7 @@ class Fig7(Entry):
     )
     def converges(self, descent: af.Run) -> Finding:
         beta = descent.spec["penalty"]["strength"]
-        return _converges(descent, np.linalg.norm(np.eye(_TASK["n"]) - _ALPHA * _hessian(descent, beta), 2))
+        return _converges(descent, float(np.linalg.norm(np.eye(_TASK["n"]) - _ALPHA * _hessian(descent, beta), 2)))
 
     @control(converges, "the rate in the row space of X, 1 − α(σ²_min + β)")
     def converges_faster(self, descent: af.Run) -> Finding:
@@ -417,7 +417,7 @@ def _draw_norms(ax: Axes, run: af.Run) -> None:
         time, left * np.exp(-_BETA * time), color="#7B3294", ls="--", lw=1.1, label=r"$e^{-\beta t}\|P_\perp a_1\|_2$"
     )
     for p, colour in ((2, "0.2"), (1, "#009E73")):
-        ax.axhline(np.linalg.norm(truth, p), color=colour, ls=":", lw=1.2, label=rf"$\|a^*\|_{p}$")
+        ax.axhline(float(np.linalg.norm(truth, p)), color=colour, ls=":", lw=1.2, label=rf"$\|a^*\|_{p}$")
     ax.set(yscale="log", ylabel="norm", ylim=(0.05, 3e3))
 
 
