@@ -124,7 +124,7 @@ class Fig24(Entry):
             },
             "free": first.set({"penalty.strength": 0.0}),
             "decayed": first.set({"penalty": {"kind": "L2", "strength": _BETA}}),
-            "strong": first.set({"penalty.strength": 1e3 * _BETA, "dynamics.steps": steps // 10}),
+            "strong": first.set({"penalty.strength": 1e4 * _BETA, "dynamics.steps": steps // 10}),
         }
 
     def picture(self, ways: dict[int, _Way]) -> Figure:
@@ -177,7 +177,7 @@ class Fig24(Entry):
     def least_squares_first(self, ways: dict[int, _Way]) -> Finding:
         return _comes_by(ways)
 
-    @control(least_squares_first, "a penalty a thousand times as strong")
+    @control(least_squares_first, "a penalty ten thousand times as strong")
     def never_near(self, strong: af.Run) -> Finding:
         return _comes_by({len(strong.data.targets): _Way.of(strong)})
 
