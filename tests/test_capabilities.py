@@ -28,7 +28,7 @@ from afterfit.models import (
     Tangent,
 )
 from afterfit.models._inputs import Entries, OneHot, Rows, Signature, as_inputs
-from afterfit.penalties import L1, L2, ElasticNet, GroupLasso, NoPenalty, Nuclear, Sum
+from afterfit.penalties import L1, L2, ElasticNet, Frobenius, GroupLasso, NoPenalty, Nuclear, Sum
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -92,6 +92,7 @@ PENALTIES = {
     "nuclear": Nuclear(0.7),
     "elastic": ElasticNet(0.7, 0.3),
     "groups": GroupLasso(0.7, size=2),
+    "arrays": Frobenius(0.7),
     "L1 + groups": L1(0.7) + GroupLasso(0.2),
     "nuclear + L2": Nuclear(0.7) + L2(0.2),
     "L1 + groups + L2 + L2": Sum(0.5, (L2(0.3), L1(0.7) + GroupLasso(0.2) + L2(0.4))),

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import afterfit.dynamics
 from afterfit._base.errors import SpecError
 from afterfit.models import MLP, DiagonalNet, Linear, MatrixFactorisation, SymmetricFactorisation
-from afterfit.penalties import L1, L2, ElasticNet, GroupLasso, NoPenalty, Nuclear, Penalty, Sobolev, Sum
+from afterfit.penalties import L1, L2, ElasticNet, Frobenius, GroupLasso, NoPenalty, Nuclear, Penalty, Sobolev, Sum
 from afterfit.tasks import MatrixCompletion, SparseRecovery, TeacherStudent
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -39,6 +39,7 @@ PENALTIES = {
     "L1+L2": (L1(0.3) + L2(2.0), lambda p: 0.3 * np.abs(flat(p)).sum() + np.square(flat(p)).sum()),
     "ElasticNet": (ElasticNet(0.7, 0.8), lambda p: 0.8 * np.abs(flat(p)).sum() + 0.1 * np.square(flat(p)).sum()),
     "GroupLasso": (GroupLasso(0.7, size=2), group_norms),
+    "Frobenius": (Frobenius(0.7), lambda p: np.linalg.norm(p["W"]) + np.linalg.norm(p["b"])),
     "L1+L2+GroupLasso": (
         Sum(2.0, (L1(0.15), L2(1.0))) + GroupLasso(0.5, size=2),
         lambda p: 0.3 * np.abs(flat(p)).sum() + np.square(flat(p)).sum() + 0.5 * group_norms(p),
@@ -139,6 +140,7 @@ def test_weighted_prox_against_a_convex_solver(name):
         "L1+L2": 0.3 * l1 + 2.0 * l2,
         "ElasticNet": 0.7 * (0.8 * l1 + 0.2 * l2),
         "GroupLasso": 0.7 * groups,
+        "Frobenius": 0.7 * (cp.norm(W, "fro") + cp.norm(b)),
         "L1+L2+GroupLasso": 0.3 * l1 + 2.0 * l2 + 0.5 * groups,
         "Nuclear+L2": 0.5 * cp.normNuc(W) + 0.6 * l2,
         "ElasticNet+GroupLasso": 0.4 * l1 + 0.1 * l2 + 0.7 * groups,
@@ -189,7 +191,7 @@ def test_subgradients_at_kinks_are_the_shortest():
     expected = np.outer(a, b) / (np.linalg.norm(a) * np.linalg.norm(b))
     np.testing.assert_allclose(Nuclear(1.0).subgradient(low)["W"], expected, atol=1e-14)
     zero = as_jax(LIKE)
-    for penalty in (L1(1.0), Nuclear(1.0), GroupLasso(1.0), ElasticNet(1.0)):
+    for penalty in (L1(1.0), Nuclear(1.0), GroupLasso(1.0), Frobenius(1.0), ElasticNet(1.0)):
         np.testing.assert_array_equal(flat(penalty.subgradient(zero)), 0)
 
 

@@ -58,6 +58,7 @@ NOUNS = [
     penalties.L2(1 / 3),
     penalties.ElasticNet(1e-5, 0.9),
     penalties.GroupLasso(1e-5, 3),
+    penalties.Frobenius(1e-5),
     penalties.Nuclear(1e-5, "weights"),
     penalties.Sobolev(0.1),
     penalties.Sum(2.0, (penalties.L1(0.1), penalties.Nuclear(0.2, "weights"))),

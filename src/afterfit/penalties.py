@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from afterfit.models import Model
     from afterfit.tasks import Data
 
-__all__ = ["L1", "L2", "ElasticNet", "GroupLasso", "NoPenalty", "Nuclear", "Penalty", "Sobolev", "Sum"]
+__all__ = ["L1", "L2", "ElasticNet", "Frobenius", "GroupLasso", "NoPenalty", "Nuclear", "Penalty", "Sobolev", "Sum"]
 
 
 def __dir__() -> list[str]:
@@ -228,28 +228,10 @@ class ElasticNet(Penalty):
         return L2(1.0).prox(L1(1.0).prox(params, step * self.l1_ratio), step * (1 - self.l1_ratio))
 
 
-class GroupLasso(Penalty):
-    """Σ ‖θ_G‖₂ over groups G of parameters, which are 0 together or not at all (Yuan and Lin 2006).
-
-    A group is a row of a matrix: in weights of shape (outputs, inputs), as `MLP` has them, what comes into one unit. Of
-    arrays with more axes it is all that belongs to one place of the first. A vector falls into groups of `size`
-    consecutive entries; with the default of 1 each is a group of its own, so that biases are under an L1 penalty.
-    Groups are not weighted: where sizes differ, Yuan and Lin multiply each norm by √size, and here a large group costs
-    no more than a small one.
-
-    The subgradient is θ_G/‖θ_G‖, and 0 where a group is 0; the prox shortens every group by the step, to 0 at most.
-
-    ```python
-    GroupLasso(1e-3, size=5)  # for models.Linear on vectors: 5 weights at a time
-    ```
-    """
+class _Groups(Penalty):
+    """Σ ‖θ_G‖₂ over groups G of parameters; a subclass says of each array which groups it falls into."""
 
     norm = "group"
-
-    size: int = 1
-
-    def __check_init__(self):
-        require(self.size >= 1, f"GroupLasso.size must be 1 or more entries of a vector, got {self.size}.")
 
     @property
     def degree(self) -> int:
@@ -277,6 +259,32 @@ class GroupLasso(Penalty):
         there = squares > 0  # the root of 0 has no derivative, and 0 would be multiplied by infinity
         return jnp.where(there, jnp.sqrt(jnp.where(there, squares, 1.0)), 0.0)
 
+    @abc.abstractmethod
+    def _groups(self, leaf: Array) -> Float[Array, "groups size"]:
+        """The groups of an array, one a row."""
+
+
+class GroupLasso(_Groups):
+    """Σ ‖θ_G‖₂ over groups G of parameters, which are 0 together or not at all (Yuan and Lin 2006).
+
+    A group is a row of a matrix: in weights of shape (outputs, inputs), as `MLP` has them, what comes into one unit. Of
+    arrays with more axes it is all that belongs to one place of the first. A vector falls into groups of `size`
+    consecutive entries; with the default of 1 each is a group of its own, so that biases are under an L1 penalty.
+    Groups are not weighted: where sizes differ, Yuan and Lin multiply each norm by √size, and here a large group costs
+    no more than a small one.
+
+    The subgradient is θ_G/‖θ_G‖, and 0 where a group is 0; the prox shortens every group by the step, to 0 at most.
+
+    ```python
+    GroupLasso(1e-3, size=5)  # for models.Linear on vectors: 5 weights at a time
+    ```
+    """
+
+    size: int = 1
+
+    def __check_init__(self):
+        require(self.size >= 1, f"GroupLasso.size must be 1 or more entries of a vector, got {self.size}.")
+
     def _groups(self, leaf: Array) -> Float[Array, "groups size"]:
         if leaf.ndim >= 2:
             return leaf.reshape(leaf.shape[0], -1)
@@ -287,6 +295,22 @@ class GroupLasso(Penalty):
             f"such: choose a size that divides {leaf.size}.",
         )
         return leaf.reshape(-1, size)
+
+
+class Frobenius(_Groups):
+    """Σ ‖W‖_F over the arrays of parameters, each norm by itself and *not* squared.
+
+    What the networks of Notsawo et al. 2025 (Figs 1, 2, 10, 30–33) have for an ℓ₂ penalty, by their code: β·W/‖W‖_F pulls
+    a layer with the same force however long it is, where weight decay (`L2`) pulls with β·W. A vector of biases is an
+    array too. The subgradient is 0 where an array is; the prox shortens every array by the step, to 0 at most.
+
+    ```python
+    Frobenius(1e-5)
+    ```
+    """
+
+    def _groups(self, leaf: Array) -> Float[Array, "groups size"]:
+        return leaf.reshape(1, -1)
 
 
 class Nuclear(Penalty):
