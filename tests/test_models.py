@@ -82,6 +82,11 @@ def embedding_mlp(p, tokens):
     return relu(e @ p["W1"].T + p["b1"]) @ p["W2"].T + p["b2"]
 
 
+def matrix_embedding(p, tokens):
+    e = np.array([(p["E1"][a].reshape(2, 2) @ p["E2"][b].reshape(2, 2)).ravel() for a, b in tokens])
+    return relu(e @ p["W1"].T) @ p["W2"].T
+
+
 def traces(W, X=MEASUREMENTS):
     return np.array([np.trace(x.T @ W) for x in X])
 
@@ -194,6 +199,12 @@ CASES = [
     Case(MLP((4, 3), "all"), VECTOR_TO_3, VECTORS, mlp),
     Case(EmbeddingMLP(4, 5), PAIR, OneHot(TOKENS, 3), lambda p, x: embedding_mlp(p, TOKENS)),
     Case(EmbeddingMLP(4, 5), Signature((2,), (3,), tokens=3), TOKENS, embedding_mlp),
+    Case(
+        EmbeddingMLP(4, 5, product="matrix", shared=False, biases="none"),
+        PAIR,
+        OneHot(TOKENS, 3),
+        lambda p, x: matrix_embedding(p, TOKENS),
+    ),
     Case(
         Difference(MLP((4,), "all")),
         VECTOR,
@@ -393,6 +404,9 @@ def test_linear_models_observe_weights_or_singular_values():
         (lambda: MLP((4, 0)), r"hidden.*got \(4, 0\)"),
         (lambda: MLP((4,), "hiden"), r"'hiden'.*'hidden'"),
         (lambda: EmbeddingMLP(0, 3), r"positive, got 0 and 3"),
+        (lambda: EmbeddingMLP(6, 3, product="matrix"), r"must be a square, such as 64 = 8², got 6"),
+        (lambda: EmbeddingMLP(6, 3, product="matix"), r"'matix'.*'matrix'"),
+        (lambda: EmbeddingMLP(6, 3, biases="non"), r"'non'.*'none'"),
         (lambda: Function(3, INITIAL), r"function f\(params, x\), got 3"),
     ],
 )

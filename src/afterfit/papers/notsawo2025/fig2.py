@@ -1,0 +1,203 @@
+"""Figs 2 and 30: over a grid of α and β the delay of grokking falls as αβ grows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+import afterfit as af
+from afterfit.papers import Entry, Finding, claim, control, once, passing
+from afterfit.papers._measure import Interval, first_step, power_law
+from afterfit.papers.notsawo2025 import PAPER
+from afterfit.papers.notsawo2025.addition import (
+    NORMS,
+    SETTING,
+    Cell,
+    Times,
+    accuracy_fan,
+    adam,
+    earlier_with,
+    in_steps,
+    times,
+)
+from afterfit.papers.notsawo2025.recovery import GOAL, descent, measured
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["Fig2"]
+
+_NEAR = 0.1  # how near an exponent has to be to be called −1: over one and a half decades that is a factor of 1.4
+_SEED = 21  # one start for the whole grid, and another one for each further draw
+
+
+class Fig2(Entry):
+    paper, name = PAPER, "fig2"
+    title = "The delay of grokking falls as αβ grows, under Adam by a weak power"
+    where = "Figs 2 and 30, §2.1, App. H.3.1"
+    about = (
+        "The net of Fig. 1 by Adam at α = 10⁻³, 10⁻² and 10⁻¹, with the nuclear norm at its six strengths β (Fig. 2), "
+        "and with ℓ₁ and ℓ₂ at three of theirs (Fig. 30 has six), as in the authors' notebook; the paper gives neither "
+        "grid. Steps are those that the figures show. The delay is t₂ − t₁ in steps: from 99 % of the training to 90 % "
+        "of the test examples right. A run that does not generalise within its steps counts as later than all that "
+        "do, and has no place in a law."
+    )
+    notes = (
+        "(1) The theorem behind the figure, t₂ − t₁ of order 1/(αβ), is for subgradient descent (Thm 2.1), where it "
+        "holds (Fig. 4). Adam divides by the size of the gradient, of which the penalty's is the larger part once the "
+        "data are fitted: a step is then of size α whatever β. What β still decides is how small the loss's gradient "
+        "has to be for that. So the order is the same and the power is not. (2) At α = 10⁻¹ training accuracy itself "
+        "is lost from time to time."
+    )
+
+    def runs(self, scale: str) -> dict[str, dict[Cell, af.Experiment] | dict[float, af.Experiment]]:
+        setting = SETTING[scale]
+        every = {"nuc": setting.strengths["nuc"]}
+        if scale == "paper":
+            every |= {norm: setting.strengths[norm][1::2] for norm in ("l1", "l2")}
+        grid = {
+            cell: adam(setting, cell)
+            for norm, strengths in every.items()
+            for α in setting.lrs
+            for β in strengths
+            for cell in [Cell(norm, α, β, _SEED)]
+        }
+        # What the theorem is about, for the law to be seen: subgradient descent on the sparse recovery of Fig. 4.
+        task = measured(40, 2, 20)
+        return {
+            "grid": grid,
+            "recoveries": {β: descent(task, 0.1, β, round(30 / β), 3) for β in (1e-4, 10**-3.5, 1e-3)},
+        }
+
+    def picture(self, grid: dict[Cell, af.Run], law: Interval) -> Figure:
+        alphas = sorted({cell.α for cell in grid})
+        figure = af.plot.Figure(figsize=(14, 9), layout="constrained")
+        top, bottom = figure.subplots(2, len(alphas))
+        for ax, α in zip(top, alphas, strict=True):
+            groups = {cell.β: [run] for cell, run in grid.items() if (cell.norm, cell.α) == ("nuc", α)}
+            accuracy_fan(ax, groups, r"\beta")
+            af.plot.mark_phases(ax, in_steps(groups[max(groups)][0]))
+            ax.set_title(rf"$\ell_*$, $\alpha={af.plot.mathtext(α)}$: training (dashed), test", fontsize="medium", pad=18)
+            af.plot.legend_below(ax, ncols=3)
+        delays, over_alpha, over_beta = bottom
+        _draw_delays(delays, grid, law)
+        _draw_along(over_alpha, grid, "α", "β")
+        _draw_along(over_beta, grid, "β", "α")
+        return figure
+
+    @once
+    def law(self, grid: dict[Cell, af.Run]) -> Interval:
+        """p of t₂ − t₁ ∝ (αβ)^p under the nuclear norm."""
+        return _law(grid)
+
+    @claim("the delay falls as β grows, at each α", says="the smaller αβ, the longer the delay (§2.1)")
+    def stronger_is_earlier(self, grid: dict[Cell, af.Run]) -> Finding:
+        return _earlier(((c.β, (c.norm, c.α), run) for c, run in grid.items()), lambda t: t.delay)
+
+    @control(stronger_is_earlier, "t₁ in place of the delay")
+    def stronger_fits_earlier(self, grid: dict[Cell, af.Run]) -> Finding:
+        return _earlier(((c.β, (c.norm, c.α), run) for c, run in grid.items()), lambda t: t.fit)
+
+    @claim("the delay falls as α grows, at each β", says="When α increases, the generalization delay decreases (Fig. 2)")
+    def faster_is_earlier(self, grid: dict[Cell, af.Run]) -> Finding:
+        return _earlier(((c.α, (c.norm, c.β), run) for c, run in grid.items()), lambda t: t.delay)
+
+    @control(faster_is_earlier, "1/α in place of α")
+    def slower_is_earlier(self, grid: dict[Cell, af.Run]) -> Finding:
+        return _earlier(((1 / c.α, (c.norm, c.β), run) for c, run in grid.items()), lambda t: t.delay)
+
+    @claim("over the whole grid the delay falls as αβ grows", says="large αβ values lead to faster grokking (H.3.1)")
+    def larger_product_is_earlier(self, grid: dict[Cell, af.Run]) -> Finding:
+        return _ranked(grid, lambda c: c.α * c.β)
+
+    @control(larger_product_is_earlier, "α/β in place of αβ")
+    def larger_ratio_is_earlier(self, grid: dict[Cell, af.Run]) -> Finding:
+        return _ranked(grid, lambda c: c.α / c.β)
+
+    @claim(
+        "the delay is proportional to 1/(αβ)",
+        says="the grokking time is proportional to 1/αβ (see Figure 2) (§2.2)",
+        fails="Under Adam the power is weaker than −1, outside of its interval (note 1); the theorem is for descent.",
+    )
+    def inverse_to_the_product(self, law: Interval) -> Finding:
+        return _inverse(law)
+
+    @passing(inverse_to_the_product, "subgradient descent on the sparse recovery of Fig. 4")
+    def descent_is_inverse(self, recoveries: dict[float, af.Run]) -> Finding:
+        alpha = 0.1
+        t2 = [first_step(run.curves["step"].values, run.curves["test_error"].values, 0.1) for run in recoveries.values()]
+        return _inverse(power_law([alpha * β for β in recoveries], t2))
+
+
+def _earlier(
+    runs: Iterable[tuple[float, Sequence[float | str], af.Run]], when: Callable[[Times], float]
+) -> Finding:
+    found, _ = earlier_with(runs, when)
+    return found
+
+
+def _ranked(grid: dict[Cell, af.Run], knob: Callable[[Cell], float]) -> Finding:
+    """Whether the rank correlation with the delay is below 0 for each norm, by a one-sided test at 2.5 %."""
+    from scipy.stats import spearmanr
+
+    words, holds = [], True
+    for norm in dict.fromkeys(c.norm for c in grid):
+        cells = {c: times(run).delay for c, run in grid.items() if c.norm == norm}
+        late = 10 * max(t for t in cells.values() if t < np.inf)  # one rank for all that never come
+        found = spearmanr([knob(c) for c in cells], [min(t, late) for t in cells.values()], alternative="less")
+        words.append(f"{norm}: {found.statistic:.2f} (P = {found.pvalue:.1g}, {len(cells)} runs)")
+        holds &= bool(found.pvalue <= 0.025)
+    return Finding(f"rank correlation {', '.join(words)}", holds)
+
+
+def _law(grid: dict[Cell, af.Run]) -> Interval:
+    come = {c: times(run).delay for c, run in grid.items() if c.norm == "nuc" and 0 < times(run).delay < np.inf}
+    return power_law([c.α * c.β for c in come], list(come.values()))
+
+
+def _inverse(law: Interval) -> Finding:
+    """Whether −1 is in the interval of an exponent, and the exponent near it."""
+    return Finding(f"(αβ)^p with p = {law}", law.holds(-1) and abs(law.value + 1) <= _NEAR)
+
+
+def _draw_delays(ax: Axes, grid: dict[Cell, af.Run], law: Interval) -> None:
+    """The delay over αβ for each norm, open at the end of the run where it never generalises, with the fitted law."""
+    for norm, marker in zip(NORMS, "s^o", strict=True):
+        cells = {c: (times(run).delay, float(run.curves["step"][-1])) for c, run in grid.items() if c.norm == norm}
+        come = [(c.α * c.β, delay) for c, (delay, _) in cells.items() if delay < np.inf]
+        never = [(c.α * c.β, end) for c, (delay, end) in cells.items() if delay == np.inf]
+        look = {"marker": marker, "ls": "", "color": {"nuc": "#0072B2", "l1": "#D55E00", "l2": "0.35"}[norm]}
+        if come:
+            ax.plot(*zip(*come, strict=True), **look, label=NORMS[norm])
+        if never:
+            ax.plot(*zip(*never, strict=True), **look, mfc="none", label=f"{NORMS[norm]}: not within the run")
+    come = [(c.α * c.β, times(run).delay) for c, run in grid.items() if c.norm == "nuc" and times(run).delay < np.inf]
+    x, y = (np.array(each) for each in zip(*come, strict=True))
+    ends, centre = np.array([x.min(), x.max()]), np.exp(np.mean(np.log(x))), 
+    level = np.exp(np.mean(np.log(y)))
+    ax.plot(ends, level * (ends / centre) ** law.value, color="#0072B2", lw=1.2, label=rf"$(\alpha\beta)^{{{law.value:.2f}}}$")
+    ax.plot(ends, level * centre / ends, color="k", ls=":", lw=1.2, label=r"$1/(\alpha\beta)$, of descent")
+    ax.set(xscale="log", yscale="log", xlabel=r"$\alpha\beta$", ylabel="delay $t_2-t_1$ (steps)")
+    af.plot.legend_below(ax, ncols=3)
+
+
+def _draw_along(ax: Axes, grid: dict[Cell, af.Run], knob: str, other: str) -> None:
+    """The delay under the nuclear norm over one knob, a line for each value of the other; what never comes is left out."""
+    from matplotlib import colormaps
+
+    values = sorted({getattr(c, other) for c in grid if c.norm == "nuc"})
+    for value, shade in zip(values, colormaps["viridis"](np.linspace(0.9, 0.0, len(values))), strict=True):
+        line = sorted(
+            (getattr(c, knob), times(run).delay)
+            for c, run in grid.items()
+            if c.norm == "nuc" and getattr(c, other) == value and times(run).delay < np.inf
+        )
+        symbol = {"α": r"\alpha", "β": r"\beta"}[other]
+        if line:
+            ax.plot(*zip(*line, strict=True), "o-", color=shade, label=rf"${symbol}={af.plot.mathtext(value)}$")
+    symbol = {"α": r"$\alpha$", "β": r"$\beta$"}[knob]
+    ax.set(xscale="log", yscale="log", xlabel=symbol, ylabel=r"delay under $\ell_*$ (steps)")
+    af.plot.legend_below(ax, ncols=3)
