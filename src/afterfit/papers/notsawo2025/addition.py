@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = [
+    "IN_WORDS",
     "NORMS",
     "SETTING",
     "Cell",
@@ -28,6 +29,7 @@ __all__ = [
     "times",
 ]
 
+IN_WORDS = {"l1": "ℓ₁", "l2": "ℓ₂", "nuc": "ℓ*"}
 NORMS = {"l1": r"$\ell_1$", "l2": r"$\ell_2$", "nuc": r"$\ell_*$"}
 _FITTED, _GENERAL = 0.99, 0.9  # accuracies; the authors take the first least error of what they show, see `about`
 
@@ -97,14 +99,12 @@ class Cell(NamedTuple):
     seed: int
 
 
-def adam(setting: Setting, cell: Cell, steps: int | None = None, checkpoints: int = 1) -> af.Experiment:
+def adam(setting: Setting, cell: Cell, steps: int | None = None, checkpoints: int = 0) -> af.Experiment:
     """The net of the authors' code by Adam, with the norm in the loss; `steps` if they are not those shown."""
     penalties = {"l1": af.penalties.L1, "l2": af.penalties.Frobenius, "nuc": af.penalties.Nuclear}
     return af.Experiment(
         task=af.tasks.ModularArithmetic(p=setting.p, fraction=setting.fraction, form="tokens"),
-        model=af.models.EmbeddingMLP(
-            setting.embedding, setting.hidden, product="matrix", shared=False, biases="none"
-        ),
+        model=af.models.EmbeddingMLP(setting.embedding, setting.hidden, product="matrix", shared=False, biases="none"),
         penalty=penalties[cell.norm](cell.β),
         dynamics=af.dynamics.Adam(lr=cell.α, steps=steps or setting.steps[cell.norm], batch=setting.batch),
         # N(0, 1/n₁) for W₁ and W₂; embeddings keep PyTorch's default, uniform on ±1/√p.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -11,6 +11,7 @@ import afterfit as af
 from afterfit.papers import Entry, Finding, claim, control, correction, once
 from afterfit.papers.notsawo2025 import PAPER
 from afterfit.papers.notsawo2025.addition import (
+    IN_WORDS,
     NORMS,
     SETTING,
     Cell,
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["Fig1"]
 
 _SEEDS = {"paper": (1, 2, 3), "quick": (1, 2)}  # the first with every strength, the others with every second one
-_LONG = {"paper": (10_000, 5), "quick": (4000, 5)}  # steps and seeds of the runs whose norms are followed
+_LONG = {"paper": (10_000, 5), "quick": (3000, 3)}  # steps and seeds of the runs whose norms are followed
 _CHANGE = 0.03  # by how much of itself a norm has to change to have risen or fallen: observed steps differ by less
 _LATE = 10  # times t₁: one decade of the figure's axis, before which a net that groks is not half right
 _SAYS = "for all these regularisation techniques, the smaller αβ, the longer the delay (§2.1)"
@@ -185,11 +186,12 @@ class Fig1(Entry):
         return Finding(f"it changes by at most {max(changes):+.0%}", max(changes) <= -_CHANGE)
 
 
-def _weaker_is_later(descents: dict[Cell, af.Run], norm: str, when) -> Finding:
+def _weaker_is_later(descents: dict[Cell, af.Run], norm: str, when: Callable[[Times], float]) -> Finding:
     """Whether smaller β comes later, over pairs of runs of one seed."""
     found, told = earlier_with(((c.β, (c.seed,), run) for c, run in descents.items() if c.norm == norm), when)
     first = min(c.seed for c in descents)
-    own = [words for words, cell in zip(told, (c for c in descents if c.norm == norm), strict=True) if cell.seed == first]
+    cells = [c for c in descents if c.norm == norm]
+    own = [words for words, cell in zip(told, cells, strict=True) if cell.seed == first]
     return Finding(f"{found.measured}; steps by β, seed {first}: {', '.join(own)}", found.holds)
 
 
@@ -201,11 +203,12 @@ def _groks(runs: dict[Cell, af.Run]) -> Finding:
         since = float(curves["step"].values[np.argmax(curves["test_accuracy"].values >= 0.5)])
         late = t.general < np.inf and since >= _LATE * t.fit
         found.setdefault(cell.norm, []).extend([t.general / t.fit] if late else [])
-    words = "; ".join(
-        f"{NORMS[norm].strip('$')}: {len(each)} runs, t₂/t₁ = {min(each):.0f} to {max(each):.0f}" if each else f"{norm}: none"
+    words = [
+        f"{IN_WORDS[norm]}: "
+        + (f"{len(each)} of the runs, t₂/t₁ from {min(each):.0f} to {max(each):.0f}" if each else "none")
         for norm, each in found.items()
-    )
-    return Finding(words.replace(r"\ell_1", "ℓ₁").replace(r"\ell_2", "ℓ₂").replace(r"\ell_*", "ℓ*"), all(found.values()))
+    ]
+    return Finding("; ".join(words), all(found.values()))
 
 
 def _course(run: af.Run) -> _Course:
@@ -251,7 +254,7 @@ def _draw_norms(axes: Iterable[Axes], runs: dict[int, af.Run]) -> None:
     """The three norms along the runs under ℓ₁, the band over seeds, with the phases of the first."""
     first = next(iter(runs.values()))
     kept = np.array(first.checkpoints.steps)
-    spectra = [[sum(np.linalg.svd(W, compute_uv=False).sum() for W in p.values()) for p in run.checkpoints] for run in runs.values()]
+    spectra = [[_nuclear(params) for params in run.checkpoints] for run in runs.values()]
     steps = first.curves["step"].values
     shown = {
         "l1": (steps[1:], [run.curves["norm_l1"].values[1:] for run in runs.values()]),
@@ -266,3 +269,8 @@ def _draw_norms(axes: Iterable[Axes], runs: dict[int, af.Run]) -> None:
         strength = af.plot.mathtext(first.spec["penalty"]["strength"])
         af.plot.mark_phases(ax, in_steps(first), label=k == 0)
         ax.set_title(rf"under $\ell_1$, $\beta={strength}$, {len(runs)} seeds", fontsize="medium", pad=18)
+
+
+def _nuclear(params: Mapping[str, np.ndarray]) -> float:
+    """The sum of the nuclear norms of all weights."""
+    return float(sum(np.linalg.svd(W, compute_uv=False).sum() for W in params.values()))

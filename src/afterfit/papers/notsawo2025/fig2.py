@@ -12,6 +12,7 @@ from afterfit.papers import Entry, Finding, claim, control, once, passing
 from afterfit.papers._measure import Interval, first_step, power_law
 from afterfit.papers.notsawo2025 import PAPER
 from afterfit.papers.notsawo2025.addition import (
+    IN_WORDS,
     NORMS,
     SETTING,
     Cell,
@@ -22,7 +23,7 @@ from afterfit.papers.notsawo2025.addition import (
     in_steps,
     times,
 )
-from afterfit.papers.notsawo2025.recovery import GOAL, descent, measured
+from afterfit.papers.notsawo2025.recovery import descent, measured
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -80,7 +81,8 @@ class Fig2(Entry):
             groups = {cell.β: [run] for cell, run in grid.items() if (cell.norm, cell.α) == ("nuc", α)}
             accuracy_fan(ax, groups, r"\beta")
             af.plot.mark_phases(ax, in_steps(groups[max(groups)][0]))
-            ax.set_title(rf"$\ell_*$, $\alpha={af.plot.mathtext(α)}$: training (dashed), test", fontsize="medium", pad=18)
+            title = rf"$\ell_*$, $\alpha={af.plot.mathtext(α)}$: training (dashed), test (solid)"
+            ax.set_title(title, fontsize="medium", pad=18)
             af.plot.legend_below(ax, ncols=3)
         delays, over_alpha, over_beta = bottom
         _draw_delays(delays, grid, law)
@@ -101,7 +103,7 @@ class Fig2(Entry):
     def stronger_fits_earlier(self, grid: dict[Cell, af.Run]) -> Finding:
         return _earlier(((c.β, (c.norm, c.α), run) for c, run in grid.items()), lambda t: t.fit)
 
-    @claim("the delay falls as α grows, at each β", says="When α increases, the generalization delay decreases (Fig. 2)")
+    @claim("the delay falls as α grows, at each β", says="when α increases, the generalisation delay decreases (Fig. 2)")
     def faster_is_earlier(self, grid: dict[Cell, af.Run]) -> Finding:
         return _earlier(((c.α, (c.norm, c.β), run) for c, run in grid.items()), lambda t: t.delay)
 
@@ -128,15 +130,13 @@ class Fig2(Entry):
     @passing(inverse_to_the_product, "subgradient descent on the sparse recovery of Fig. 4")
     def descent_is_inverse(self, recoveries: dict[float, af.Run]) -> Finding:
         alpha = 0.1
-        t2 = [first_step(run.curves["step"].values, run.curves["test_error"].values, 0.1) for run in recoveries.values()]
+        curves = [run.curves for run in recoveries.values()]
+        t2 = [first_step(each["step"].values, each["test_error"].values, 0.1) for each in curves]
         return _inverse(power_law([alpha * β for β in recoveries], t2))
 
 
-def _earlier(
-    runs: Iterable[tuple[float, Sequence[float | str], af.Run]], when: Callable[[Times], float]
-) -> Finding:
-    found, _ = earlier_with(runs, when)
-    return found
+def _earlier(runs: Iterable[tuple[float, Sequence[float | str], af.Run]], when: Callable[[Times], float]) -> Finding:
+    return earlier_with(runs, when)[0]
 
 
 def _ranked(grid: dict[Cell, af.Run], knob: Callable[[Cell], float]) -> Finding:
@@ -148,7 +148,7 @@ def _ranked(grid: dict[Cell, af.Run], knob: Callable[[Cell], float]) -> Finding:
         cells = {c: times(run).delay for c, run in grid.items() if c.norm == norm}
         late = 10 * max(t for t in cells.values() if t < np.inf)  # one rank for all that never come
         found = spearmanr([knob(c) for c in cells], [min(t, late) for t in cells.values()], alternative="less")
-        words.append(f"{norm}: {found.statistic:.2f} (P = {found.pvalue:.1g}, {len(cells)} runs)")
+        words.append(f"{IN_WORDS[norm]}: {found.statistic:.2f} (P = {found.pvalue:.1g}, {len(cells)} runs)")
         holds &= bool(found.pvalue <= 0.025)
     return Finding(f"rank correlation {', '.join(words)}", holds)
 
@@ -176,16 +176,16 @@ def _draw_delays(ax: Axes, grid: dict[Cell, af.Run], law: Interval) -> None:
             ax.plot(*zip(*never, strict=True), **look, mfc="none", label=f"{NORMS[norm]}: not within the run")
     come = [(c.α * c.β, times(run).delay) for c, run in grid.items() if c.norm == "nuc" and times(run).delay < np.inf]
     x, y = (np.array(each) for each in zip(*come, strict=True))
-    ends, centre = np.array([x.min(), x.max()]), np.exp(np.mean(np.log(x))), 
-    level = np.exp(np.mean(np.log(y)))
-    ax.plot(ends, level * (ends / centre) ** law.value, color="#0072B2", lw=1.2, label=rf"$(\alpha\beta)^{{{law.value:.2f}}}$")
+    ends, centre, level = np.array([x.min(), x.max()]), np.exp(np.mean(np.log(x))), np.exp(np.mean(np.log(y)))
+    fitted = rf"$(\alpha\beta)^{{{law.value:.2f}}}$"
+    ax.plot(ends, level * (ends / centre) ** law.value, color="#0072B2", lw=1.2, label=fitted)
     ax.plot(ends, level * centre / ends, color="k", ls=":", lw=1.2, label=r"$1/(\alpha\beta)$, of descent")
     ax.set(xscale="log", yscale="log", xlabel=r"$\alpha\beta$", ylabel="delay $t_2-t_1$ (steps)")
     af.plot.legend_below(ax, ncols=3)
 
 
 def _draw_along(ax: Axes, grid: dict[Cell, af.Run], knob: str, other: str) -> None:
-    """The delay under the nuclear norm over one knob, a line for each value of the other; what never comes is left out."""
+    """The delay under the nuclear norm over one knob, a line for each value of the other, where it comes."""
     from matplotlib import colormaps
 
     values = sorted({getattr(c, other) for c in grid if c.norm == "nuc"})
