@@ -56,8 +56,8 @@ class Fig1(Entry):
     title = "A net groks modular addition under ℓ₁, ℓ₂ and nuclear norms, later for weaker ones"
     where = "Fig. 1, §2.1, App. H.3.1"
     about = (
-        "A net is to learn x₁ + x₂ mod 97 from 40 % of all pairs: W₂ ReLU(W₁ vec(E₁⟨x₁⟩E₂⟨x₂⟩)), cross-entropy, Adam at "
-        "α = 10⁻² with PyTorch's defaults, mini-batches of half the examples. The loss has a penalty β·Σ‖W‖ over the "
+        "A net is to learn x₁ + x₂ mod 97 from 40 % of all pairs: W₂ ReLU(W₁ vec(E₁⟨x₁⟩E₂⟨x₂⟩)), cross-entropy, Adam "
+        "at α = 10⁻² with PyTorch's defaults, mini-batches of half the examples. The loss has a penalty β·Σ‖W‖ over the "
         "four weight matrices: the entries' absolute sum (ℓ₁), the Frobenius norm, not squared (ℓ₂), or the nuclear "
         "norm (ℓ*). This is the authors' notebook, with its strengths β, which the paper does not give: two tables of "
         "embeddings, 64-vectors that are multiplied as 8×8 matrices, no biases, and embeddings from PyTorch's uniform "

@@ -103,7 +103,7 @@ class Fig2(Entry):
     def stronger_fits_earlier(self, grid: dict[Cell, af.Run]) -> Finding:
         return _earlier(((c.β, (c.norm, c.α), run) for c, run in grid.items()), lambda t: t.fit)
 
-    @claim("the delay falls as α grows, at each β", says="when α increases, the generalisation delay decreases (Fig. 2)")
+    @claim("the delay falls as α grows, at each β", says="when α increases, the delay decreases (Fig. 2)")
     def faster_is_earlier(self, grid: dict[Cell, af.Run]) -> Finding:
         return _earlier(((c.α, (c.norm, c.β), run) for c, run in grid.items()), lambda t: t.delay)
 
