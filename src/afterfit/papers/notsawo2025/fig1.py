@@ -69,7 +69,7 @@ class Fig1(Entry):
     notes = (
         "(1) Adam divides the scale of the gradient out. While the loss's gradient is the larger one the penalty does "
         "next to nothing, and once it is the smaller one the weights move by α a step whatever β: so β decides when "
-        "that happens, and t₂ goes like a weak power of it (Fig. 2). Below Adam's ε = 10⁻⁸ it divides by ε instead: "
+        "that happens, and no power of it is promised (Fig. 2 measures one). Below Adam's ε = 10⁻⁸ it divides by ε instead: "
         "the smallest β of ℓ₁ is half of that. (2) A penalty that is stronger than the loss's gradient at the start "
         "holds the net at 0, where it stays. (3) The ℓ₂ norm under ℓ₁ falls when the net generalises, since few "
         "weights of the fit are needed, and rises again with the margins of those that are left."
