@@ -57,8 +57,8 @@ class Fig1(Entry):
     where = "Fig. 1, §2.1, App. H.3.1"
     about = (
         "A net is to learn x₁ + x₂ mod 97 from 40 % of all pairs: W₂ ReLU(W₁ vec(E₁⟨x₁⟩E₂⟨x₂⟩)), cross-entropy, Adam "
-        "at α = 10⁻² with PyTorch's defaults, mini-batches of half the examples. The loss has a penalty β·Σ‖W‖ over the "
-        "four weight matrices: the entries' absolute sum (ℓ₁), the Frobenius norm, not squared (ℓ₂), or the nuclear "
+        "at α = 10⁻² with PyTorch's defaults, mini-batches of half the examples. The loss has a penalty β·Σ‖W‖ over "
+        "the four weight matrices: the entries' absolute sum (ℓ₁), the Frobenius norm, not squared (ℓ₂), or the nuclear "
         "norm (ℓ*). This is the authors' notebook, with its strengths β, which the paper does not give: two tables of "
         "embeddings, 64-vectors that are multiplied as 8×8 matrices, no biases, and embeddings from PyTorch's uniform "
         "default. The text has one table, an undefined product ∘, biases, N(0, 1/n₁) for all weights, and calls ℓ₂ "
@@ -69,8 +69,8 @@ class Fig1(Entry):
     notes = (
         "(1) Adam divides the scale of the gradient out. While the loss's gradient is the larger one the penalty does "
         "next to nothing, and once it is the smaller one the weights move by α a step whatever β: so β decides when "
-        "that happens, and no power of it is promised (Fig. 2 measures one). Below Adam's ε = 10⁻⁸ it divides by ε instead: "
-        "the smallest β of ℓ₁ is half of that. (2) A penalty that is stronger than the loss's gradient at the start "
+        "that happens, and no power of it is promised (Fig. 2 measures one). Below Adam's ε = 10⁻⁸ it divides by ε "
+        "instead: the smallest β of ℓ₁ is half of that. (2) A penalty that is stronger than the loss's gradient at the start "
         "holds the net at 0, where it stays. (3) The ℓ₂ norm under ℓ₁ falls when the net generalises, since few "
         "weights of the fit are needed, and rises again with the margins of those that are left."
     )
