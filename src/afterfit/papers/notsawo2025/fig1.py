@@ -35,7 +35,8 @@ _CHANGE = 0.03  # by how much of itself a norm has to change to have risen or fa
 _LATE = 10  # times t₁: one decade of the figure's axis, before which a net that groks is not half right
 _CHANGED = (
     "At quick scale the two weakest of three strengths did not generalise within the steps on seeds 1 and 2, so that 4 "
-    "pairs were left, all in order, and too few. Strengths are nearer to each other and runs longer now, on seeds 3 and 4."
+    "pairs were left, all in order, and too few. Strengths are nearer to each other and runs longer now, on seeds 3 "
+    "and 4."
 )
 _SAYS = "for all these regularisation techniques, the smaller αβ, the longer the delay (§2.1)"
 
@@ -62,9 +63,9 @@ class Fig1(Entry):
         "A net is to learn x₁ + x₂ mod 97 from 40 % of all pairs: W₂ ReLU(W₁ vec(E₁⟨x₁⟩E₂⟨x₂⟩)), cross-entropy, Adam "
         "at α = 10⁻² with PyTorch's defaults, mini-batches of half the examples. The loss has a penalty β·Σ‖W‖ over "
         "the four weight matrices: the entries' absolute sum (ℓ₁), the Frobenius norm, not squared (ℓ₂), or the "
-        "nuclear norm (ℓ*). This is the authors' notebook, with its strengths β, which the paper does not give: two tables of "
-        "embeddings, 64-vectors that are multiplied as 8×8 matrices, no biases, and embeddings from PyTorch's uniform "
-        "default. The text has one table, an undefined product ∘, biases, N(0, 1/n₁) for all weights, and calls ℓ₂ "
+        "nuclear norm (ℓ*). This is the authors' notebook, with its strengths β, which the paper does not give: two "
+        "tables of embeddings, 64-vectors that are multiplied as 8×8 matrices, no biases, and embeddings from PyTorch's "
+        "uniform default. The text has one table, an undefined product ∘, biases, N(0, 1/n₁) for all weights, and calls ℓ₂ "
         "weight decay. t₁ and t₂ are the first observed steps with 99 % of the training and 90 % of the test examples "
         "right; the authors mark the first least error of the steps they show. Steps are those shown, and 10 000 for "
         "the ℓ₂ norm under ℓ₁, at the largest β. The first seed has all six strengths, two more have three."
