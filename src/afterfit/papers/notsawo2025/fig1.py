@@ -64,11 +64,12 @@ class Fig1(Entry):
         "at α = 10⁻² with PyTorch's defaults, mini-batches of half the examples. The loss has a penalty β·Σ‖W‖ over "
         "the four weight matrices: the entries' absolute sum (ℓ₁), the Frobenius norm, not squared (ℓ₂), or the "
         "nuclear norm (ℓ*). This is the authors' notebook, with its strengths β, which the paper does not give: two "
-        "tables of embeddings, 64-vectors that are multiplied as 8×8 matrices, no biases, and embeddings from PyTorch's "
-        "uniform default. The text has one table, an undefined product ∘, biases, N(0, 1/n₁) for all weights, and calls ℓ₂ "
-        "weight decay. t₁ and t₂ are the first observed steps with 99 % of the training and 90 % of the test examples "
-        "right; the authors mark the first least error of the steps they show. Steps are those shown, and 10 000 for "
-        "the ℓ₂ norm under ℓ₁, at the largest β. The first seed has all six strengths, two more have three."
+        "tables of embeddings, 64-vectors that are multiplied as 8×8 matrices, no biases, and embeddings from "
+        "PyTorch's uniform default. The text has one table, an undefined product ∘, biases, N(0, 1/n₁) for all "
+        "weights, and calls ℓ₂ weight decay. t₁ and t₂ are the first observed steps with 99 % of the training and 90 "
+        "% of the test examples right; the authors mark the first least error of the steps they show. Steps are those "
+        "shown, and 10 000 for the ℓ₂ norm under ℓ₁, at the largest β. The first seed has all six strengths, two more "
+        "have three."
     )
     notes = (
         "(1) Adam divides the scale of the gradient out. While the loss's gradient is the larger one the penalty does "
