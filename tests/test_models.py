@@ -239,7 +239,7 @@ def test_outputs_follow_the_formula(case):
 
 def test_the_cases_split_as_they_should():
     assert {type(case.model).__name__ for case in HOMOGENEOUS} == set(STATED)
-    assert len(OTHERS) == 11
+    assert len(OTHERS) == 12
     for case in HOMOGENEOUS:
         stated = STATED[type(case.model).__name__]
         assert case.model.degree == (stated(case.model) if callable(stated) else stated), case

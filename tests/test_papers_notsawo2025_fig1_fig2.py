@@ -9,7 +9,8 @@ import pytest
 import xarray as xr
 
 import afterfit as af
-from afterfit.models import EmbeddingMLP, Signature
+from afterfit.models import EmbeddingMLP
+from afterfit.models._inputs import Signature
 from afterfit.papers.notsawo2025.addition import SETTING, Cell, Times, adam, earlier_with, times
 from afterfit.papers.notsawo2025.fig1 import _course
 
