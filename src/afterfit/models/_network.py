@@ -199,6 +199,10 @@ class EmbeddingMLP(Model):
         matrices = (table[tokens[:, k]].reshape(n, s, s) for k, table in enumerate(tables))
         return functools.reduce(jnp.matmul, matrices).reshape(n, d)
 
+    @property
+    def degree(self) -> int | None:
+        return 4 if self.biases == "none" else None  # two embeddings and two layers
+
     def zero_last_layer(self, params: Any) -> Any:
         return params | {name: np.zeros_like(params[name]) for name in ("W2", "b2") if name in params}
 
