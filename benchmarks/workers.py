@@ -197,11 +197,12 @@ def modular_torch(data: str, steps: int, rounds: int) -> dict[str, Any]:
 
 
 def _addition(steps: int) -> dict[str, Any]:
-    """The runs of Fig. 2 under the nuclear norm, at paper scale but for their number of steps."""
+    """The runs of Fig. 2 under the nuclear norm, at paper scale but for their numbers of steps and observations."""
     from afterfit import papers
 
     runs = papers.find("notsawo2025/fig2").experiments("paper")
-    return {name: run.set({"dynamics.steps": steps}) for name, run in runs.items() if run.penalty.kind == "Nuclear"}
+    few = {"dynamics.steps": steps, "observations": 10}  # as many in a longer and a shorter one
+    return {name: run.set(few) for name, run in runs.items() if run.penalty.kind == "Nuclear"}
 
 
 def addition_data(file: str) -> dict[str, Any]:
