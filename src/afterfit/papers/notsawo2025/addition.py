@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -177,7 +177,8 @@ def accuracy_fan(ax: Axes, groups: Mapping[float, Sequence[af.Run]], knob: str) 
     shades = colormaps["viridis"](np.linspace(0.9, 0.0, len(groups)))
     for (value, runs), shade in zip(sorted(groups.items()), shades, strict=True):
         steps = runs[0].curves["step"].values[1:]
-        for name, look in (("train", {"ls": "--", "lw": 1.0}), ("test", {"lw": 1.9})):
+        looks: dict[str, dict[str, Any]] = {"train": {"ls": "--", "lw": 1.0}, "test": {"lw": 1.9}}
+        for name, look in looks.items():
             curves = 100 * np.array([run.curves[f"{name}_accuracy"].values[1:] for run in runs])
             label = rf"${knob}={af.plot.mathtext(value)}$" if name == "test" else None
             ax.plot(steps, np.median(curves, axis=0), color=shade, label=label, **look)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -162,7 +162,7 @@ def _draw_delays(ax: Axes, grid: dict[Cell, af.Run], law: Interval) -> None:
         cells = {c: (times(run).delay, float(run.curves["step"][-1])) for c, run in grid.items() if c.norm == norm}
         come = [(c.α * c.β, delay) for c, (delay, _) in cells.items() if delay < np.inf]
         never = [(c.α * c.β, end) for c, (delay, end) in cells.items() if delay == np.inf]
-        look = {"marker": marker, "ls": "", "color": {"nuc": "#0072B2", "l1": "#D55E00", "l2": "0.35"}[norm]}
+        look: dict[str, Any] = {"marker": marker, "ls": "", "color": {"nuc": "#0072B2", "l1": "#D55E00", "l2": "0.35"}[norm]}
         if come:
             ax.plot(*zip(*come, strict=True), **look, label=NORMS[norm])
         if never:
