@@ -139,7 +139,7 @@ def _ranked(grid: dict[Cell, af.Run], knob: Callable[[Cell], float]) -> Finding:
     for norm in dict.fromkeys(c.norm for c in grid):
         cells = {c: times(run).delay for c, run in grid.items() if c.norm == norm}
         late = 10 * max(t for t in cells.values() if t < np.inf)  # one rank for all that never come
-        found = spearmanr([knob(c) for c in cells], [min(t, late) for t in cells.values()], alternative="less")
+        found: Any = spearmanr([knob(c) for c in cells], [min(t, late) for t in cells.values()], alternative="less")
         words.append(f"{IN_WORDS[norm]}: {found.statistic:.2f} (P = {found.pvalue:.1g}, {len(cells)} runs)")
         holds &= bool(found.pvalue <= 0.025)
     return Finding(f"rank correlation {', '.join(words)}", holds)
@@ -162,7 +162,11 @@ def _draw_delays(ax: Axes, grid: dict[Cell, af.Run], law: Interval) -> None:
         cells = {c: (times(run).delay, float(run.curves["step"][-1])) for c, run in grid.items() if c.norm == norm}
         come = [(c.α * c.β, delay) for c, (delay, _) in cells.items() if delay < np.inf]
         never = [(c.α * c.β, end) for c, (delay, end) in cells.items() if delay == np.inf]
-        look: dict[str, Any] = {"marker": marker, "ls": "", "color": {"nuc": "#0072B2", "l1": "#D55E00", "l2": "0.35"}[norm]}
+        look: dict[str, Any] = {
+            "marker": marker,
+            "ls": "",
+            "color": {"nuc": "#0072B2", "l1": "#D55E00", "l2": "0.35"}[norm],
+        }
         if come:
             ax.plot(*zip(*come, strict=True), **look, label=NORMS[norm])
         if never:
