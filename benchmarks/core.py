@@ -127,6 +127,28 @@ def modular(quick: bool) -> Iterator[Row]:
     yield Row("modular", what, f"afterfit {milli(ours)}, PyTorch {milli(theirs)}", "≥ 2", ratio, ratio >= 2, samples)
 
 
+def adam_sweep(quick: bool) -> Iterator[Row]:
+    """The sweep of notsawo2025/fig2 under nuclear norms, against PyTorch's loop on the same cores."""
+    steps, rounds = (60, 2) if quick else (400, 5)
+    what = "the 18 runs of notsawo2025/fig2 under nuclear norms (p = 97, Adam), a step: PyTorch's loop over afterfit"
+    with tempfile.TemporaryDirectory() as folder:
+        data = f"{folder}/addition.npz"
+        settings = worker("addition_data", file=data)
+        runs = settings.pop("runs")
+        found = worker("addition_afterfit", steps=steps, shorter=steps // 2)
+        # Two lengths with as many observations: what is between them are steps only.
+        ours = (found["longer"] - found["shorter"]) / (steps - steps // 2) / runs
+        if not has_torch():
+            yield Row("adam_sweep", what, f"afterfit {milli(ours)}; PyTorch {NO_TORCH}", "≥ 5", None, None, found)
+            return
+        other = worker("addition_torch", data=data, steps=steps // 2, rounds=rounds, **settings)
+        check_same("PyTorch's loss", [other["torch_loss"]], [found["afterfit_loss"]], 1e-5)
+    theirs = statistics.median(other["torch"])
+    ratio = theirs / ours
+    measured = f"afterfit {milli(ours)}, PyTorch {milli(theirs)}"
+    yield Row("adam_sweep", what, measured, "≥ 5", ratio, ratio >= 5, found | other)
+
+
 def digits(quick: bool) -> Iterator[Row]:
     """A step of AdamW with a user's net on real digits, in both precisions."""
     if importlib.util.find_spec("sklearn") is None:
@@ -280,6 +302,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "boursier": boursier,
     "lyu": lyu,
     "modular": modular,
+    "adam_sweep": adam_sweep,
     "digits": digits,
     "label_noise": label_noise,
     "kinked_flows": kinked_flows,

@@ -193,6 +193,77 @@ def modular_torch(data: str, steps: int, rounds: int) -> dict[str, Any]:
     return {"torch": [seconds(lambda: loop(steps)) / steps for _ in range(rounds)], "torch_loss": checked}
 
 
+# --- A sweep of Adam under nuclear norms: notsawo2025/fig2, p = 97, 18 runs of a net of embedded pairs ---
+
+
+def _addition(steps: int) -> dict[str, Any]:
+    """The runs of Fig. 2 under the nuclear norm, at paper scale but for their numbers of steps and observations."""
+    from afterfit import papers
+
+    runs = papers.find("notsawo2025/fig2").experiments("paper")
+    few = {"dynamics.steps": steps, "observations": 10}  # as many in a longer and a shorter one
+    return {name: run.set(few) for name, run in runs.items() if run.penalty.kind == "Nuclear"}
+
+
+def addition_data(file: str) -> dict[str, Any]:
+    """Pairs, initial weights and settings of the first run, for PyTorch."""
+    runs = _addition(1)
+    experiment = next(iter(runs.values()))
+    data = experiment.draw()
+    start = experiment.model.initialise(
+        experiment.init, experiment.task.signature, np.random.default_rng([experiment.seed, 1])
+    )
+    weights = {name: array.astype(np.float32) for name, array in start.items()}
+    np.savez(file, tokens=data.inputs, answers=data.targets, **weights)
+    settings = {"lr": experiment.dynamics.lr, "beta": experiment.penalty.strength, "batch": experiment.dynamics.batch}
+    return settings | {"runs": len(runs)}
+
+
+def addition_afterfit(steps: int, shorter: int) -> dict[str, Any]:
+    """The whole sweep, on all cores, compiling and observations included, and one of fewer steps after it."""
+    from afterfit.papers import run_all
+
+    found: dict[str, Any] = {}
+    for name, count in (("first", shorter), ("shorter", shorter), ("longer", steps)):
+        runs: dict[str, Any] = {}
+        found[name] = seconds(lambda count=count, runs=runs: runs.update(run_all(_addition(count), "sweep", False)))
+        found["afterfit_loss"] = float(next(iter(runs.values())).curves["train_loss"][0])
+    return found
+
+
+def addition_torch(data: str, lr: float, beta: float, batch: int, steps: int, rounds: int) -> dict[str, Any]:
+    """Steps of one run as the authors write them: linear layers on one-hot vectors, a matrix product, the nuclear norms
+    of all weights in the loss, Adam. Without observations."""
+    import torch
+
+    with np.load(data) as arrays:
+        tokens, answers = torch.tensor(arrays["tokens"]), torch.tensor(arrays["answers"])
+        weights = {name: torch.tensor(arrays[name]).requires_grad_() for name in ("E1", "E2", "W1", "W2")}
+    p, d = weights["E1"].shape
+    side = round(d**0.5)
+    pairs = torch.nn.functional.one_hot(tokens, p).to(torch.float32)
+    optimiser = torch.optim.Adam(weights.values(), lr=lr)
+
+    def loss(examples: Any) -> Any:
+        a, b = (pairs[examples, k] @ weights[f"E{k + 1}"] for k in (0, 1))
+        embedded = torch.bmm(a.reshape(-1, side, side), b.reshape(-1, side, side)).reshape(-1, d)
+        outputs = torch.relu(embedded @ weights["W1"].T) @ weights["W2"].T
+        return torch.nn.functional.cross_entropy(outputs, answers[examples])
+
+    def loop(steps: int) -> None:
+        for step in range(steps):
+            if step % 2 == 0:
+                order = torch.randperm(len(tokens))
+            penalty = sum(torch.linalg.matrix_norm(weight, "nuc") for weight in weights.values())
+            optimiser.zero_grad()
+            (loss(order[step % 2 * batch :][:batch]) + beta * penalty).backward()
+            optimiser.step()
+
+    checked = loss(torch.arange(len(tokens))).item()
+    loop(20)
+    return {"torch": [seconds(lambda: loop(steps)) / steps for _ in range(rounds)], "torch_loss": checked}
+
+
 # --- A step of AdamW on real digits: 1,000 x 64, two hidden layers of 200, cross-entropy, both precisions ---
 
 _DIGITS = {"lr": 1e-3, "weight_decay": 0.1}

@@ -13,6 +13,7 @@ from afterfit._training.train import prepare, train
 from afterfit.dynamics import GradientDescent
 from afterfit.inits import (
     Constant,
+    EmbeddingsApart,
     From,
     Gaussian,
     He,
@@ -22,6 +23,7 @@ from afterfit.inits import (
     ScaledGaussian,
     ScaledLastLayer,
     Symmetrised,
+    Uniform,
     ZeroLastLayer,
 )
 from afterfit.models import (
@@ -90,8 +92,9 @@ def test_constant_has_the_scale_or_the_norm():
         (ScaledGaussian(3.0), lambda rows, columns: 9 / rows),
         (He(), lambda rows, columns: 2 / columns),
         (He(4.0, "uniform"), lambda rows, columns: 16 * 2 / columns),
+        (Uniform(2.0), lambda rows, columns: 4 / (3 * columns)),
     ],
-    ids=["Gaussian", "ScaledGaussian", "He", "He uniform"],
+    ids=["Gaussian", "ScaledGaussian", "He", "He uniform", "Uniform"],
 )
 def test_variances(init, variance, seed):
     params = initial(MLP((300, 40), "all"), init, VECTOR, seed)
@@ -108,6 +111,14 @@ def test_variances(init, variance, seed):
         bound = 4 * np.sqrt(6 / 6)  # He's uniform law on ±√(6/fan-in)
         first = np.abs(params["layers"][0]["weight"])
         assert 0.98 * bound < first.max() <= bound
+
+
+def test_embeddings_apart_from_layers():
+    init = EmbeddingsApart(Constant(3.0), table=Uniform(2.0))
+    params = initial(EmbeddingMLP(4, 5), init, Signature((2,), (900,), tokens=900))
+    assert 0.98 * 2 / 30 < np.abs(params["E"]).max() <= 2 / 30  # ±2/√900
+    for name in ("W1", "W2", "b1", "b2"):
+        np.testing.assert_array_equal(params[name], 3.0)
 
 
 def test_identity_and_its_perturbation():

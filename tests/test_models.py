@@ -107,6 +107,11 @@ def conv_net(p, images, layers):
     return images.reshape(len(images), -1) @ kernels[0].T
 
 
+def matrix_embedding(p, tokens):
+    e = np.array([(p["E1"][a].reshape(2, 2) @ p["E2"][b].reshape(2, 2)).ravel() for a, b in tokens])
+    return relu(e @ p["W1"].T) @ p["W2"].T
+
+
 def traces(W, X=MEASUREMENTS):
     return np.array([np.trace(x.T @ W) for x in X])
 
@@ -224,6 +229,12 @@ CASES = [
     Case(EmbeddingMLP(4, 5), PAIR, OneHot(TOKENS, 3), lambda p, x: embedding_mlp(p, TOKENS)),
     Case(EmbeddingMLP(4, 5), Signature((2,), (3,), tokens=3), TOKENS, embedding_mlp),
     Case(
+        EmbeddingMLP(4, 5, product="matrix", shared=False, biases="none"),
+        PAIR,
+        OneHot(TOKENS, 3),
+        lambda p, x: matrix_embedding(p, TOKENS),
+    ),
+    Case(
         Difference(MLP((4,), "all")),
         VECTOR,
         VECTORS,
@@ -241,6 +252,7 @@ STATED = {  # the degree is the number of factors or layers
     "MLP": lambda m: {"relu": len(m.hidden) + 1, "quadratic": 2 ** (len(m.hidden) + 1) - 1}[m.activation],
     "ConvNet": lambda m: {"3-M-4-2-M-2-M": 5, "M-3": 2, "2": 2}[m.layers],
     "Difference": lambda m: len(m.model.hidden) + 1,
+    "EmbeddingMLP": 4,  # two embeddings and two layers
     "Function": lambda m: m.homogeneity,
 }
 HOMOGENEOUS = [case for case in CASES if case.model.degree is not None]
@@ -483,6 +495,9 @@ def test_linear_models_observe_weights_or_singular_values():
         (lambda: MLP((4, 0)), r"hidden.*got \(4, 0\)"),
         (lambda: MLP((4,), "hiden"), r"'hiden'.*'hidden'"),
         (lambda: EmbeddingMLP(0, 3), r"positive, got 0 and 3"),
+        (lambda: EmbeddingMLP(6, 3, product="matrix"), r"must be a square, such as 64 = 8², got 6"),
+        (lambda: EmbeddingMLP(6, 3, product="matix"), r"'matix'.*'matrix'"),
+        (lambda: EmbeddingMLP(6, 3, biases="non"), r"'non'.*'none'"),
         (lambda: Function(3, INITIAL), r"function f\(params, x\), got 3"),
     ],
 )

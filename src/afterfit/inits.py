@@ -23,6 +23,7 @@ from afterfit.models._wrap import held_params, said_of_params
 
 __all__ = [
     "Constant",
+    "EmbeddingsApart",
     "EndOf",
     "From",
     "Gaussian",
@@ -33,6 +34,7 @@ __all__ = [
     "ScaledGaussian",
     "ScaledLastLayer",
     "Symmetrised",
+    "Uniform",
     "ZeroLastLayer",
 ]
 
@@ -156,6 +158,15 @@ class He(Init):
         if self.distribution == "normal":
             return std * rng.standard_normal(parameter.shape)
         return np.sqrt(3) * std * rng.uniform(-1, 1, parameter.shape)
+
+
+class Uniform(Init):
+    """Entries uniform on ±scale/√fan-in, biases too: what PyTorch's linear layers start from."""
+
+    scale: float = 1.0
+
+    def draw(self, parameter: Parameter, rng: np.random.Generator) -> np.ndarray:
+        return self.scale / np.sqrt(parameter.fan_in) * rng.uniform(-1, 1, parameter.shape)
 
 
 class Identity(Init):
@@ -316,3 +327,19 @@ class Symmetrised(_Wrapper):
 
     def apply(self, model: Model, parameters: PyTree[Parameter], rng: np.random.Generator) -> PyTree[np.ndarray]:
         return model.symmetrise(self.init.apply(model, parameters, self.stream(rng)))
+
+
+class EmbeddingsApart(_Wrapper):
+    """`init` but for tables of embeddings, which are drawn by `table`, such as PyTorch's default.
+
+    The start of the authors' code for Notsawo et al. 2025, Figs 1 and 2:
+
+    ```python
+    EmbeddingsApart(ScaledGaussian(), table=Uniform())
+    ```
+    """
+
+    table: Init = Uniform()
+
+    def draw(self, parameter: Parameter, rng: np.random.Generator) -> np.ndarray:
+        return (self.table if parameter.table else self.init).draw(parameter, rng)

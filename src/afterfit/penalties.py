@@ -300,9 +300,9 @@ class GroupLasso(_Groups):
 class Frobenius(_Groups):
     """Σ ‖W‖_F over the arrays of parameters, each norm by itself and *not* squared.
 
-    What the networks of Notsawo et al. 2025 (Figs 1, 2, 10, 30–33) have for an ℓ₂ penalty, by their code: β·W/‖W‖_F pulls
-    a layer with the same force however long it is, where weight decay (`L2`) pulls with β·W. A vector of biases is an
-    array too. The subgradient is 0 where an array is; the prox shortens every array by the step, to 0 at most.
+    What the networks of Notsawo et al. 2025 (Figs 1, 2, 10, 30–33) have for an ℓ₂ penalty, by their code: β·W/‖W‖_F
+    pulls a layer with the same force however long it is, where weight decay (`L2`) pulls with β·W. A vector of biases
+    is an array too. The subgradient is 0 where an array is; the prox shortens every array by the step, to 0 at most.
 
     ```python
     Frobenius(1e-5)

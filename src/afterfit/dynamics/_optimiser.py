@@ -43,6 +43,15 @@ class Memory(NamedTuple):
     clock: Clock | None
 
 
+@jax.custom_batching.sequential_vmap
+def _order_of_epoch(batches: Int[Array, ""], key: Key[Array, ""], order: Int[Array, " n"]) -> Int[Array, " n"]:
+    """The order of the examples: a new one at the begin of an epoch, else as it was.
+
+    Lane by lane: of all lanes together both would be computed at every step, and the new one costs as much as a step.
+    """
+    return jax.lax.cond(batches == 0, lambda: jax.random.permutation(key, order), lambda: order)
+
+
 def _parts(past: Remembered) -> tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray]]:
     """The arrays that an optimiser remembered, as `Memory` has them: its settings say which of them there are."""
     epoch, clock = (2 * (past.dynamics.get(name) is not None) for name in ("batch", "schedule"))
@@ -119,7 +128,7 @@ class Optimiser(Discrete):
         if epoch is None or self.batch is None:
             return problem.gradient(params), None
         batches, order = epoch
-        order = jax.lax.cond(batches == 0, lambda: jax.random.permutation(key, order), lambda: order)
+        order = _order_of_epoch(batches, key, order)
         examples = jax.lax.dynamic_slice(order, (batches * self.batch,), (self.batch,))
         batches = (batches + 1) % (problem.data.n // self.batch)
         return problem.batch_gradient(params, examples), Epoch(batches, order)

@@ -21,11 +21,15 @@ __all__ = ["LeastNorm", "LinearModel", "Model", "Parameter"]
 
 @dataclasses.dataclass(frozen=True)
 class Parameter:
-    """One array of parameters, before it has values. `fan_in` is how many inputs each of its outputs sums."""
+    """One array of parameters, before it has values. `fan_in` is how many inputs each of its outputs sums.
+
+    `table`: it is looked up and not multiplied with, as embeddings are; a token stands for a one-hot vector.
+    """
 
     shape: tuple[int, ...]
     fan_in: int = 1
     bias: bool = False
+    table: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

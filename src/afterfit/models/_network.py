@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from afterfit._base.errors import SpecError, nearest, require
 from afterfit._base.spec import later
@@ -20,6 +21,7 @@ from afterfit.models._inputs import Signature, as_inputs, preactivations
 __all__ = ["MLP", "ConvNet", "EmbeddingMLP"]
 
 _BIASES = ("none", "hidden", "all")
+_PAIRS = 8  # times as many pairs as examples, up to which a product of all of them costs less
 
 
 class Activation(NamedTuple):
@@ -135,17 +137,36 @@ class MLP(Model):
 
 
 class EmbeddingMLP(Model):
-    """b₂ + W₂ ReLU(b₁ + W₁(E⟨x₁⟩ ∘ E⟨x₂⟩)): tokens embedded, multiplied entrywise (Notsawo et al. 2025, §2.1)."""
+    """b₂ + W₂ ReLU(b₁ + W₁(E⟨x₁⟩ ∘ E⟨x₂⟩)): tokens embedded and multiplied (Notsawo et al. 2025, §2.1).
+
+    `product` is what ∘ stands for: `"entrywise"`, or `"matrix"`, the product of embeddings that are square matrices,
+    row by row. `shared`: one table E for both symbols of a pair; without it E₁ and E₂. `biases` is
+    `"all"` or `"none"`. The authors' code has matrix products, two tables and no biases:
+
+    ```python
+    EmbeddingMLP(embedding=64, hidden=64, product="matrix", shared=False, biases="none")
+    ```
+    """
 
     smooth, responsive, separate = False, True, True
 
     embedding: int = 64
     hidden: int = 64
+    product: str = later("entrywise")
+    shared: bool = later(True)
+    biases: str = later("all")
 
     def __check_init__(self):
         require(
             min(self.embedding, self.hidden) >= 1,
             f"embedding and hidden must be positive, got {self.embedding} and {self.hidden}.",
+        )
+        products, biases = ("entrywise", "matrix"), ("all", "none")
+        require(self.product in products, f"unknown product {self.product!r}: {nearest(self.product, products)}")
+        require(self.biases in biases, f"unknown biases {self.biases!r}: {nearest(self.biases, biases)}")
+        require(
+            self.product == "entrywise" or math.isqrt(self.embedding) ** 2 == self.embedding,
+            f"for a product of matrices embedding must be a square, such as 64 = 8², got {self.embedding}.",
         )
 
     def parameters(self, signature: Signature) -> dict[str, Parameter]:
@@ -153,21 +174,43 @@ class EmbeddingMLP(Model):
             raise SpecError("an EmbeddingMLP takes tokens: choose a task such as ModularArithmetic, or an MLP.")
         p, d1, d2 = signature.tokens, self.embedding, self.hidden
         outputs = int(np.prod(signature.outputs))
-        return {
-            "E": Parameter((p, d1), fan_in=p),
-            "W1": Parameter((d2, d1), fan_in=d1),
-            "b1": Parameter((d2,), fan_in=d1, bias=True),
-            "W2": Parameter((outputs, d2), fan_in=d2),
-            "b2": Parameter((outputs,), fan_in=d2, bias=True),
-        }
+        tables = ("E",) if self.shared else ("E1", "E2")
+        parameters = {table: Parameter((p, d1), fan_in=p, table=True) for table in tables}
+        parameters |= {"W1": Parameter((d2, d1), fan_in=d1), "W2": Parameter((outputs, d2), fan_in=d2)}
+        if self.biases == "all":
+            parameters |= {"b1": Parameter((d2,), fan_in=d1, bias=True), "b2": Parameter((outputs,), d2, bias=True)}
+        return parameters
 
     def __call__(self, params: dict[str, Array], inputs: Any) -> Float[Array, "n outputs"]:
-        embedded = jnp.prod(params["E"][as_inputs(inputs).symbols()], axis=1)
-        h = jax.nn.relu(preactivations(embedded, {"weight": params["W1"], "bias": params["b1"]}))
-        return preactivations(h, {"weight": params["W2"], "bias": params["b2"]})
+        tokens = as_inputs(inputs).symbols()
+        tables = [params["E" if self.shared else f"E{k + 1}"] for k in range(tokens.shape[1])]
+        h = jax.nn.relu(preactivations(self._embedded(tables, tokens), _layer(params, 1)))
+        return preactivations(h, _layer(params, 2))
+
+    def _embedded(self, tables: list[Float[Array, "p d"]], tokens: Int[Array, "n k"]) -> Float[Array, "n d"]:
+        """The product of the embeddings of each example's symbols."""
+        if self.product == "entrywise":
+            return functools.reduce(jnp.multiply, (table[tokens[:, k]] for k, table in enumerate(tables)))
+        (n, k), (p, d), s = tokens.shape, tables[0].shape, math.isqrt(self.embedding)
+        if k == 2 and p**2 <= _PAIRS * n:
+            # All pairs of symbols by one product of large matrices, and looked up: quicker than many of small ones.
+            right = jnp.swapaxes(tables[1].reshape(p, s, s), 0, 1).reshape(s, p * s)
+            pairs = (tables[0].reshape(p * s, s) @ right).reshape(p, s, p, s)
+            return pairs[tokens[:, 0], :, tokens[:, 1], :].reshape(n, d)
+        matrices = (table[tokens[:, k]].reshape(n, s, s) for k, table in enumerate(tables))
+        return functools.reduce(jnp.matmul, matrices).reshape(n, d)
+
+    @property
+    def degree(self) -> int | None:
+        return 4 if self.biases == "none" else None  # two embeddings and two layers
 
     def zero_last_layer(self, params: Any) -> Any:
-        return params | {"W2": np.zeros_like(params["W2"]), "b2": np.zeros_like(params["b2"])}
+        return params | {name: np.zeros_like(params[name]) for name in ("W2", "b2") if name in params}
+
+
+def _layer(params: dict[str, Array], k: int) -> dict[str, Array]:
+    """Weights and bias, if there is one, of a layer."""
+    return {"weight": params[f"W{k}"]} | ({"bias": params[f"b{k}"]} if f"b{k}" in params else {})
 
 
 class ConvNet(Model):
