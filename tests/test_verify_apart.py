@@ -39,7 +39,7 @@ class One(Entry):
         )}
 
     def picture(self, run):
-        raise NotImplementedError
+        return af.plot.Figure()
 
     @claim("it ran", says="it runs")
     def ran(self, run):
@@ -151,6 +151,29 @@ def test_ctrl_c_ends_all_and_the_same_command_goes_on(paper):
     assert ledger.read_text("utf-8").startswith(before)
     assert len(ledger.read_text("utf-8").splitlines()) == 4
     assert "4 claims: 4 hold" in out
+
+
+def test_runs_stay_until_the_last_command_that_may_read_them_ends(paper):
+    """One command ends while another, with the same run, is at work: it leaves the run, and the other removes it."""
+    (paper / "wait").touch()
+    ledger = paper / "results/ledger.jsonl"
+
+    def runs() -> list[str]:
+        return [place.name for place in (paper / "results/ledger.runs").glob("*/*/spec.json")]
+
+    at_work = verify(paper, "many.py::waits")
+    until = time.monotonic() + 120
+    while not ledger.exists():
+        assert time.monotonic() < until, "the first row did not come"
+        time.sleep(0.05)
+    first = verify(paper, "many.py::one")
+    _, err = first.communicate(timeout=120)
+    assert first.returncode == 0, err
+    assert len(runs()) == 1
+    (paper / "wait").unlink()
+    _, err = at_work.communicate(timeout=120)
+    assert at_work.returncode == 0, err
+    assert runs() == []
 
 
 def test_those_apart_end_with_the_one_that_asked(paper):

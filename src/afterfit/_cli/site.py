@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime
 import io
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from afterfit._base.errors import SpecError, error_in_words, require
+from afterfit._base.errors import error_in_words, require
 from afterfit._cli._app import (
     Quiet,
     cache_compilations,
@@ -154,7 +152,7 @@ def _draw_all(entries: Sequence[Entry], scale: str, pictures: Path, quiet: bool)
     failed = 0
     with (
         on_interrupt(stop),  # a picture of runs that were cut short would be another
-        folder_of_runs(pictures, fresh=False) as folder,
+        folder_of_runs(pictures, fresh=False) as (folder, remove_served),
         runs_in(folder) as store,
         progress_bar("pictures", False if quiet else None, of=len(missing)) as show,
     ):
@@ -166,13 +164,9 @@ def _draw_all(entries: Sequence[Entry], scale: str, pictures: Path, quiet: bool)
                 failed += 1
                 complain(f"the picture of {entry.id} cannot be drawn: {error_in_words(error)}")
                 continue
-            for id in store.asked & set(store.ids()):  # they have served
-                with contextlib.suppress(SpecError):
-                    store.remove(id)
             show(done + 1)
-        done = not store.ids()
-    if done:  # else they are of use to who looks into it, or of a command that was stopped
-        shutil.rmtree(pictures.with_suffix(".runs"), ignore_errors=True)
+        if not failed:  # else they are of use to who looks into it
+            remove_served(store, set())
     return failed
 
 

@@ -113,7 +113,7 @@ def verify(
     try:
         with (
             on_interrupt(stop),  # a claim must not be judged by a run that was cut short
-            folder_of_runs(ledger_file, fresh) as folder,
+            folder_of_runs(ledger_file, fresh) as (folder, remove_served),
             runs_in(folder) as store,
         ):
             task = Task(tuple(ids or ()), scale, ledger_file, folder, fresh)
@@ -127,10 +127,7 @@ def verify(
                     _write_json(Path(json_file), table.rows_of(entries))
             if not errors and all(row.as_recorded for row in table.rows):
                 # They have served; else they are of use to who looks into it. Others are of a command that was stopped.
-                served = store.asked | {run.id for entry in entries for run in entry.experiments(scale).values()}
-                for id in served & set(store.ids()):
-                    with contextlib.suppress(SpecError):  # another process has removed it
-                        store.remove(id)
+                remove_served(store, {run.id for entry in entries for run in entry.experiments(scale).values()})
     finally:
         if json_file == "-":
             typer.echo(_as_json(table.rows_of(entries)), file=stdout)
@@ -140,20 +137,51 @@ def verify(
 
 
 @contextlib.contextmanager
-def folder_of_runs(ledger: Path, fresh: bool) -> Iterator[Path]:
-    """Where runs are kept, beside the ledger, those of other code being removed; to be `fresh`, a new place."""
+def folder_of_runs(ledger: Path, fresh: bool) -> Iterator[tuple[Path, Callable[[Any, set[str]], None]]]:
+    """Where runs are kept, beside the ledger, those of other code being removed; to be `fresh`, a new place.
+
+    With what removes runs that have served, those that a store was asked for and others. Another command that is about
+    to read them has to find them: the last of those at work removes what the others leave.
+    """
     from afterfit._training.experiment import is_id
     from afterfit.papers._ledger import code_of_runs
 
     if fresh:
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-            yield Path(folder)
+            yield Path(folder), lambda store, others: None
         return
     here = ledger.with_suffix(".runs") / code_of_runs()
     for other in here.parent.glob("*"):
         if other != here and is_id(other.name):
             shutil.rmtree(other, ignore_errors=True)
-    yield here
+    here.parent.mkdir(parents=True, exist_ok=True)
+    with (here.parent / "served").open("a+", encoding="utf-8") as served:
+
+        def remove(store: Any, others: set[str]) -> None:
+            print(*store.asked, *others, sep="\n", file=served, flush=True)
+            if not _lock(served, alone=True):
+                return
+            served.seek(0)
+            for id in set(served.read().split()) & set(store.ids()):
+                with contextlib.suppress(SpecError):  # it is gone
+                    store.remove(id)
+            served.truncate(0)
+
+        _lock(served)
+        yield here, remove
+
+
+def _lock(file: TextIO, alone: bool = False) -> bool:
+    """Hold a file with others, or `alone`: whether that could be had. Until it is closed, or the process ends."""
+    try:
+        import fcntl
+    except ImportError:  # where it cannot be held there is nobody who is known to do so
+        return True
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB if alone else fcntl.LOCK_SH)
+    except OSError:
+        return False
+    return True
 
 
 @contextlib.contextmanager
