@@ -175,7 +175,7 @@ def sweep_memory(budget: float, runs: int, n: int, d: int) -> dict[str, Any]:
             af.inits.ScaledGaussian(1e-6),
             observations=20,
         )
-        one = footprint(large)
+        one = footprint(large).memory
         sweep = af.sweep(large, {"penalty.strength": (1e-4, 1e-3)}, seeds=runs // 2, store=f"{folder}/store")
         with _family_memory() as used:
             taken = seconds(lambda: sweep.run(memory=budget, progress=False))

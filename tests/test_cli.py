@@ -566,7 +566,7 @@ def test_verify_goes_on_where_it_was_stopped(monkeypatch):
     call("verify", "--scale", "paper", "--quiet")
     call("verify", "--fresh", "--quiet")
     assert asked == ["quick", "quick", "paper", "quick"]
-    monkeypatch.setattr("afterfit.papers._ledger._code", lambda entry: "another")
+    monkeypatch.setattr("afterfit.papers._ledger.code_of", lambda entry: "another")
     call("verify", "--quiet")
     assert asked[4:] == ["quick"], "the code has changed"
 

@@ -82,6 +82,23 @@ def test_two_claims_in_the_same_words_are_refused():
     assert "doe2027/fig9" not in papers.Entry._known
 
 
+@pytest.mark.parametrize(
+    ("runs", "said"),
+    [
+        (next(iter(ENTRIES["boursier2025/fig2"].experiments("quick").values())), "not Experiment"),
+        ({"run": 3}, "'run' has 3"),
+        ({"by α": {0.1: None}}, "'by α' has None"),
+        ({}, "not {}"),
+    ],
+    ids=["bare", "a number", "in a group", "nothing"],
+)
+def test_runs_that_are_no_experiments_by_name_are_refused_in_a_sentence(monkeypatch, runs, said):
+    entry = ENTRIES["boursier2025/fig2"]
+    monkeypatch.setattr(type(entry), "runs", lambda self, scale: runs)
+    with pytest.raises(SpecError, match=r"fig2: runs\('quick'\) has to give experiments by name.*" + said):
+        entry.check_names()
+
+
 def test_both_scales_of_every_entry_are_posed_and_round_trip():
     for entry in ENTRIES.values():
         for scale in papers.SCALES:

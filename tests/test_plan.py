@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import afterfit as af
 from afterfit import Experiment
 from afterfit._base.errors import SpecError
-from afterfit._sweeps.plan import footprint, plan
+from afterfit._sweeps.plan import Footprint, footprint, plan
 from afterfit._training.batches import Batch, Lane
 from afterfit._training.train import prepare
 from afterfit.dynamics import Adam, Discrete, GradientDescent, GradientFlow
@@ -70,7 +70,7 @@ def test_every_run_is_in_one_job_with_others_like_it(asked, workers):
 
 
 def test_memory_is_kept_to():
-    size = footprint(DESCENT)
+    size = footprint(DESCENT).memory
     experiments = [DESCENT.set({"seed": seed}) for seed in range(30)]
     for lanes in (1, 3, 10):
         jobs = plan(experiments, memory=2 * (lanes + 0.5) * size, workers=2)
@@ -79,7 +79,9 @@ def test_memory_is_kept_to():
 
 def test_a_size_is_counted_once_for_starts_that_differ_in_their_seed_alone(monkeypatch):
     counted = []
-    monkeypatch.setattr("afterfit._sweeps.plan.footprint", lambda experiment: counted.append(experiment) or 1000)
+    monkeypatch.setattr(
+        "afterfit._sweeps.plan.footprint", lambda experiment: counted.append(experiment) or Footprint(1000, 10)
+    )
     widths = [FLOW.set({"task.n": n}) for n in (12, 15)]
     jobs = plan([one.set({"init.seed": seed}) for seed in (None, 1, 2) for one in widths], memory=1e9, workers=1)
     assert len(counted) == len(widths)
@@ -99,6 +101,19 @@ def test_large_runs_and_few_flows_go_alone():
     flows = [FLOW.set({"penalty.strength": float(s)}) for s in np.geomspace(1e-3, 1, 40)]
     assert {len(job.experiments) for job in plan(flows[:10], memory=1e9, workers=1)} == {1}
     assert max(len(job.experiments) for job in plan(flows, memory=1e9, workers=1)) > 10
+
+
+def test_wide_nets_go_alone():
+    """Their steps are as long together: what they compute leaves a core's cache."""
+    circle, descent = af.tasks.CirclePoints(), af.dynamics.Adam(0.01, 100)
+
+    def widths(width):
+        net = af.models.MLP((width, width))
+        runs = [af.Experiment(circle, net, descent, init=af.inits.Gaussian(), seed=seed) for seed in range(20)]
+        return {len(job.experiments) for job in plan(runs, memory=1e12, workers=1)}
+
+    assert min(widths(20)) > 4
+    assert widths(400) == {1}
 
 
 def test_flows_of_models_with_kinks_go_alone():
@@ -132,8 +147,8 @@ def test_a_batch_takes_no_more_than_was_planned(experiment):
         moving = jax.jit(lambda arrays: eqx.filter(eqx.filter_vmap(move)(*eqx.combine(arrays, static)), eqx.is_array))
         said = moving.lower(arrays).compile().memory_analysis()
     taken = said.argument_size_in_bytes + said.output_size_in_bytes + said.temp_size_in_bytes
-    assert taken <= width * footprint(experiment)
-    assert width * footprint(experiment) <= 300 * taken, "so careful that nothing would go together"
+    assert taken <= width * footprint(experiment).memory
+    assert width * footprint(experiment).memory <= 300 * taken, "so careful that nothing would go together"
 
 
 def _traced(lane):

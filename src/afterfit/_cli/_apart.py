@@ -1,26 +1,23 @@
 """Entries of `verify` side by side: a process on every core, each at one entry at a time.
 
 Much of an entry may be one long run, or claims that are checked one after another: entries side by side keep all cores
-at work, which the runs of one cannot. The processes are `python -m afterfit._cli.measurer`, and nobody else reads their
-pipes.
+at work, which the runs of one cannot. The processes are `python -m afterfit._cli.measurer` (`afterfit._base.pipes`).
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import itertools
-import os
-import pickle
 import queue
-import subprocess
-import sys
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from afterfit._base.pipes import Child
+
 __all__ = ["Task", "measure_apart"]
+
+_ALONE = {"AFTERFIT_CORES": "1", "NPROC": "1", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}  # a core each
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,47 +70,19 @@ def measure_apart(
 
 
 class _Process:
-    """One that measures, seen from here. It ends with this process: its input then ends."""
+    """One that measures, seen from here."""
 
     def __init__(self, task: Task, place: int, news: queue.SimpleQueue):
-        from afterfit._sweeps.jobs import search_path
-
-        alone = {"AFTERFIT_CORES": "1", "NPROC": "1", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-        self._news, self.share = news, 0.0
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "afterfit._cli.measurer"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**os.environ, **alone, "PYTHONPATH": search_path()},
-            start_new_session=True,  # Ctrl-C reaches this process alone
+        self.share = 0.0
+        self._process = Child(
+            "afterfit._cli.measurer", lambda what, value: news.put((self, what, value)), environment=_ALONE
         )
-        self._in: Any = self._process.stdin
-        self._out: Any = self._process.stdout
-        self._send(task)
+        self._process.send(task)
         self.begin(place)
-        threading.Thread(target=self._listen, daemon=True, name="afterfit-apart").start()
 
     def begin(self, place: int) -> None:
         self.place = place
-        self._send(place)
+        self._process.send(place)
 
     def end(self) -> None:
-        self._process.kill()
-        self._process.wait()
-        for file in (self._in, self._out):
-            with contextlib.suppress(OSError):
-                file.close()
-
-    def _send(self, message: Any) -> None:
-        with contextlib.suppress(OSError):  # it is dead, which the one who listens will tell
-            pickle.dump(message, self._in)
-            self._in.flush()
-
-    def _listen(self) -> None:
-        try:
-            while True:
-                self._news.put((self, *pickle.load(self._out)))  # noqa: S301  (written by our own process)
-        except Exception:  # it has ended, or what it says cannot be read
-            self._process.kill()
-            code = self._process.wait()
-            self._news.put((self, "died", f"signal {-code}" if code < 0 else f"exit code {code}"))
+        self._process.end()

@@ -175,12 +175,12 @@ def _as_png(entry: Entry, figure: Figure, scale: str) -> bytes:
     from PIL import Image
     from PIL.PngImagePlugin import PngInfo
 
-    from afterfit.papers._ledger import _code
+    from afterfit.papers._ledger import code_of
 
     drawn, written = io.BytesIO(), io.BytesIO()
     figure.savefig(drawn, format="png", dpi=_DPI, facecolor="white")
     said = PngInfo()
-    for key, text in {"id": entry.id, "scale": scale, "code": _code(entry), "date": _today()}.items():
+    for key, text in {"id": entry.id, "scale": scale, "code": code_of(entry), "date": _today()}.items():
         said.add_text(key, text)
     few = Image.open(drawn).convert("RGB").quantize(_COLOURS, dither=Image.Dither.NONE)
     few.save(written, format="png", optimize=True, pnginfo=said)
@@ -202,10 +202,10 @@ def _picture(entry: Entry, scale: str, pictures: Path) -> Picture | None:
 
 
 def _is_current(entry: Entry, scale: str, pictures: Path) -> bool:
-    from afterfit.papers._ledger import _code
+    from afterfit.papers._ledger import code_of
 
     said = _said(entry, scale, pictures)
-    return said is not None and said.get("code") == _code(entry)
+    return said is not None and said.get("code") == code_of(entry)
 
 
 def _said(entry: Entry, scale: str, pictures: Path) -> dict[str, str] | None:

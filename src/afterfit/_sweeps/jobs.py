@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import logging
 import os
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -16,7 +15,7 @@ from afterfit._sweeps.plan import Job
 from afterfit._training.run import Run
 from afterfit._training.train import run_together
 
-__all__ = ["LIVES", "Parcel", "Watch", "cores", "describe", "do_job", "given_up", "log", "search_path", "work"]
+__all__ = ["LIVES", "Parcel", "Watch", "cores", "describe", "do_job", "given_up", "log", "work"]
 
 LIVES = 3  # processes that may die at one job before it is given up
 
@@ -29,11 +28,6 @@ def cores() -> int:
     told = os.environ.get("AFTERFIT_CORES") or str(allowed)
     require(told.isdecimal() and int(told) > 0, f"AFTERFIT_CORES wants a number of cores, such as 1, got {told!r}.")
     return min(int(told), allowed)
-
-
-def search_path() -> str:
-    """Where this Python looks for modules, such as beside the user's script: other processes look there too."""
-    return os.pathsep.join(path or os.getcwd() for path in sys.path)
 
 
 def given_up(deaths: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
@@ -22,11 +22,12 @@ from afterfit._training.size import STEP, check_size, steps_of
 from afterfit._training.train import prepare
 from afterfit.dynamics._problem import Problem
 
-__all__ = ["Job", "Result", "footprint", "least_seconds", "plan"]
+__all__ = ["Footprint", "Job", "Result", "footprint", "least_seconds", "plan"]
 
 _WIDEST = 64  # lanes of a batch: more are no quicker on a CPU
 _CACHE = 256e3  # bytes of data that lanes with data of their own may have together: half of what a core keeps near
 _LARGE = 32e6  # bytes of a run whose steps take so long by themselves that nothing is gained by going together
+_WIDE = 4e6  # bytes of a step's results, as of a wide net: several of them together leave what a core keeps near
 _MANY_FLOWS = 16  # flows whose going together is worth compiling it, which takes several times as long
 _ENOUGH = 16  # lanes with the same data, from which one product with a matrix is quicker than many with vectors
 _APART = 2.0  # lanes of a batch wait for the longest of them, which makes at most so many times their steps
@@ -83,25 +84,25 @@ def plan(experiments: Sequence[Experiment], *, memory: float, workers: int) -> l
     for group in groups:  # all of them now, before anything is drawn
         check_size(max(group, key=steps_of))  # alike but for their numbers of steps
     jobs = []
-    sizes: dict[Hashable, int] = {}  # by all that they depend on: to find one takes as long as to trace a program
+    sizes: dict[Hashable, Footprint] = {}  # by all that they depend on: to find one takes as long as to trace a program
     for group in groups:
         alike = _structure(_without_seed(group[0]))
         if alike not in sizes:
-            sizes[alike] = _size(group[0]) if len(experiments) > 1 else 0
+            sizes[alike] = _size(group[0]) if len(experiments) > 1 else _UNKNOWN
         size = sizes[alike]
         widest = _widest(group, size, memory / workers, math.ceil(len(experiments) / workers))
         if widest == 1:
-            jobs += [_job([experiment], False, size) for experiment in group]
+            jobs += [_job([experiment], False, size.memory) for experiment in group]
             continue
         for stretch in _stretches(group):
             others = []
             for same in _grouped(stretch, _data).values():
                 if len(same) >= _ENOUGH:
-                    jobs += [_job(part, True, size) for part in _cut(same, widest)]
+                    jobs += [_job(part, True, size.memory) for part in _cut(same, widest)]
                 else:
                     others += same
             narrow = max(4, int(_CACHE // _data_bytes(group[0])))
-            jobs += [_job(part, False, size) for part in _cut(others, min(narrow, widest))]
+            jobs += [_job(part, False, size.memory) for part in _cut(others, min(narrow, widest))]
     return sorted(jobs, key=lambda job: -_work(job))
 
 
@@ -109,24 +110,24 @@ def _job(experiments: Sequence[Experiment], shared: bool, size: int) -> Job:
     return Job(tuple(experiments), shared, tuple(range(len(experiments))), size * len(experiments))
 
 
-def _size(experiment: Experiment) -> int:
+def _size(experiment: Experiment) -> Footprint:
     try:
         return footprint(experiment)
     except SpecError:  # it cannot be: refused before any work
         raise
     except Exception:  # a fault of a user's own noun, which only its own runs are to fail by
-        return 0
+        return _UNKNOWN
 
 
-def _widest(group: Sequence[Experiment], size: int, memory: float, fair: int) -> int:
+def _widest(group: Sequence[Experiment], size: Footprint, memory: float, fair: int) -> int:
     """How many runs of a group may go together; `fair` leaves none of the workers idle."""
     some = group[0]
     few = len(group) < (2 if some.dynamics.in_steps else _MANY_FLOWS)
     # At kinks the steps of a flow get short, in each run at other times, and all of a batch would make them (flows.md).
     uneven = not some.dynamics.in_steps and some.model.smooth is False
-    if few or uneven or not 0 < size < _LARGE:
+    if few or uneven or not 0 < size.memory < _LARGE or size.step >= _WIDE:
         return 1
-    return max(1, min(_WIDEST, fair, int(memory // size)))
+    return max(1, min(_WIDEST, fair, int(memory // size.memory)))
 
 
 def _stretches(experiments: Sequence[Experiment]) -> list[list[Experiment]]:
@@ -204,8 +205,18 @@ def _but_numbers(leaf: Any) -> Hashable:
 # -------------------------------------------------------------------------------------------------------- memory
 
 
-def footprint(experiment: Experiment) -> int:
-    """Bytes that one more run like this one takes in a batch, at most.
+class Footprint(NamedTuple):
+    """Bytes that one more run takes in a batch, at most, and those of what one of its steps computes."""
+
+    memory: int
+    step: int
+
+
+_UNKNOWN = Footprint(0, 0)
+
+
+def footprint(experiment: Experiment) -> Footprint:
+    """What one more run like this one takes in a batch.
 
     Counted from the program before it is compiled: its data, and every intermediate result as if none were reused; and
     what is kept of every observation.
@@ -218,7 +229,8 @@ def footprint(experiment: Experiment) -> int:
         observing = eqx.filter_make_jaxpr(Problem.observe)(lane.problem, lane.params)[0]
     held = sum(leaf.nbytes for leaf in jax.tree.leaves(eqx.filter((lane.problem, lane.params), eqx.is_array)))
     kept = (len(lane.targets) + 1) * sum(map(_bytes, observing.out_avals))
-    return 2 * held + max(_intermediate(moving.jaxpr), _intermediate(observing.jaxpr)) + 2 * kept
+    step = _intermediate(moving.jaxpr)
+    return Footprint(2 * held + max(step, _intermediate(observing.jaxpr)) + 2 * kept, step)
 
 
 def _intermediate(jaxpr: Any) -> int:

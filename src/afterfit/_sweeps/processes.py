@@ -2,8 +2,7 @@
 
 Each process computes one program at a time (`afterfit._base.turns` says why), and this one begins at once. Helpers take
 seconds to start, so they are called only where work is left after that long. They are `python -m
-afterfit._sweeps.helper`, started as anyone would on a command line: a user's script is not run again in them. What goes
-through their pipes is read by nobody else.
+afterfit._sweeps.helper` (`afterfit._base.pipes`).
 """
 
 from __future__ import annotations
@@ -12,11 +11,7 @@ import abc
 import contextlib
 import dataclasses
 import itertools
-import os
-import pickle
 import queue
-import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -28,8 +23,9 @@ import cloudpickle
 import jax
 
 from afterfit._base.errors import RunFailed
+from afterfit._base.pipes import Child
 from afterfit._base.turns import hearing, in_a_thread
-from afterfit._sweeps.jobs import LIVES, Parcel, Watch, cores, describe, given_up, log, search_path, work
+from afterfit._sweeps.jobs import LIVES, Parcel, Watch, cores, describe, given_up, log, work
 from afterfit._sweeps.plan import Job, least_seconds, plan
 from afterfit._training.experiment import Experiment
 from afterfit._training.run import Run
@@ -118,58 +114,32 @@ class _Here(_Worker):
 
 
 class _Helper(_Worker):
-    """Another process, which ends with this one: its input then ends."""
+    """Another process."""
 
     def __init__(self, number: int, news: queue.SimpleQueue):
         super().__init__(f"helper {number}", news)
         self.ready = False
         self._log = tempfile.TemporaryFile()  # noqa: SIM115  (closed with the process)
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "afterfit._sweeps.helper"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            env={**os.environ, "PYTHONPATH": search_path()},
-            start_new_session=True,  # Ctrl-C reaches this process alone
-        )
-        self._in: Any = self._process.stdin
-        self._out: Any = self._process.stdout
-        self._send({name: getattr(jax.config, name) for name in _CACHE})
-        threading.Thread(target=self._listen, daemon=True, name="afterfit-helper").start()
+        self._process = Child("afterfit._sweeps.helper", self.tell, log=self._log)
+        self._process.send({name: getattr(jax.config, name) for name in _CACHE})
 
     def begin(self, job: Job) -> None:
         try:
             content = cloudpickle.dumps(job)
         except Exception as error:  # whatever a user's object raises when it is to be written down
             raise ValueError(str(error)) from error
-        self._send(("job", content))
+        self._process.send(("job", content))
 
     def stop(self) -> None:
-        self._send(("stop", None))
+        self._process.send(("stop", None))
 
     def end(self) -> None:
-        self._process.kill()
-        self._process.wait()
-        for file in (self._in, self._out, self._log):
-            with contextlib.suppress(OSError):
-                file.close()
+        self._process.end()
+        self._log.close()
 
     def last_words(self) -> str:
         self._log.seek(0)
         return self._log.read()[-2000:].decode(errors="replace").strip() or "nothing"
-
-    def _send(self, message: Any) -> None:
-        with contextlib.suppress(OSError):  # it is dead, which the one who listens will tell
-            pickle.dump(message, self._in)
-            self._in.flush()
-
-    def _listen(self) -> None:
-        try:
-            while True:
-                what, value = pickle.load(self._out)  # noqa: S301  (written by our own process)
-                self.tell(what, value)
-        except Exception:  # it has ended, or what it says cannot be read
-            self.tell("died")
 
 
 class _Team:

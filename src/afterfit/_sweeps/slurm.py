@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from afterfit._base.errors import ClusterError, SpecError, require
-from afterfit._sweeps.jobs import search_path
+from afterfit._base.pipes import search_path
 
 __all__ = ["Slurm", "slurm"]
 

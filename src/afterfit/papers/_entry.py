@@ -313,11 +313,23 @@ class Entry(abc.ABC):
     def picture(self, *args: Any, **kwargs: Any) -> Figure:
         """The paper's figure; like a check, it is given what its parameters name."""
 
+    def declared(self, scale: str) -> Mapping[str, Experiment | Mapping[Any, Experiment]]:
+        """What `runs` declares, if it is experiments by name."""
+        from afterfit._training.experiment import Experiment
+
+        found = self.runs(scale)
+        wanted = f"{self.id}: runs({scale!r}) has to give experiments by name, such as {{'run': af.Experiment(...)}}"
+        require(isinstance(found, Mapping) and len(found) > 0, f"{wanted}, not {found!r:.60}")
+        for name, declared in found.items():
+            for experiment in declared.values() if isinstance(declared, Mapping) else [declared]:
+                require(isinstance(experiment, Experiment), f"{wanted}; {name!r} has {experiment!r:.60}")
+        return found
+
     def experiments(self, scale: str) -> dict[str, Experiment]:
         """All that is run, one experiment a name: groups are spelt out."""
         check_scale(scale)
         found: dict[str, Experiment] = {}
-        for name, declared in self.runs(scale).items():
+        for name, declared in self.declared(scale).items():
             for label, experiment in _flat(name, declared):
                 require(
                     label not in found, f"{self.id} has two runs called {label!r}: name their groups or keys apart."
@@ -422,7 +434,7 @@ class Entry(abc.ABC):
         parts = (part for c in self.claims for part in (c, *c.controls, *c.passing, c.correction))
         checks = [part.check for part in parts if part is not None]
         for scale in SCALES:
-            names = [*self.runs(scale), *_once_methods(self), *_ALWAYS]
+            names = [*self.declared(scale), *_once_methods(self), *_ALWAYS]
             for method in (self.picture, *checks, *_once_methods(self).values()):
                 for asked in _parameters(method):
                     require(asked in names, f"{self.id}: {method.__name__} asks for {asked!r}: {nearest(asked, names)}")
@@ -432,7 +444,7 @@ class Evidence:
     """The runs of an entry and what is computed from them, handed out by name; each is computed once."""
 
     def __init__(self, entry: Entry, runs: Mapping[str, Run], scale: str, progress: Progress):
-        self._declared, self._once = entry.runs(scale), _once_methods(entry)
+        self._declared, self._once = entry.declared(scale), _once_methods(entry)
         self._given: dict[str, Any] = {"runs": runs, "scale": scale, "progress": progress}
 
     def ask(self, method: Callable[..., Any]) -> Any:

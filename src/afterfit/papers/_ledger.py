@@ -19,7 +19,7 @@ from typing import Any, BinaryIO
 from afterfit._base.errors import SpecError
 from afterfit.papers._entry import Claim, Entry, Row
 
-__all__ = ["Kept", "Ledger", "code_of_runs"]
+__all__ = ["Kept", "Ledger", "code_of", "code_of_runs"]
 
 # What every row says, and what only those do that were measured since there are controls and errata.
 _FIELDS = {field.name: field.default is dataclasses.MISSING for field in dataclasses.fields(Row)}
@@ -48,7 +48,7 @@ class Ledger:
     def find(self, entry: Entry, claim: Claim, scale: str) -> Kept | None:
         """The row of a claim, if it was measured by the code and the versions that are here now."""
         kept = self.kept.get((entry.id, claim.words, scale))
-        current = kept is not None and kept.code == _code(entry) and kept.versions == _versions()
+        current = kept is not None and kept.code == code_of(entry) and kept.versions == _versions()
         return kept if current else None
 
     def seconds(self, entry: Entry, scale: str) -> float:
@@ -58,7 +58,7 @@ class Ledger:
 
     def keep(self, entry: Entry, row: Row) -> Kept:
         """Write a row down."""
-        kept = Kept(row, datetime.date.today().isoformat(), _versions(), _code(entry))
+        kept = Kept(row, datetime.date.today().isoformat(), _versions(), code_of(entry))
         self.kept[row.id, row.claim, row.scale] = kept
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("ab+") as file:
@@ -116,7 +116,7 @@ def code_of_runs() -> str:
     return hashlib.sha256(f"{_digest(_core())}{_versions()}".encode()).hexdigest()[:16]
 
 
-def _code(entry: Entry) -> str:
+def code_of(entry: Entry) -> str:
     """A digest of the code that a row may depend on.
 
     That is what trains and computes, and of the papers the entry's own module with those that it imports; of a package

@@ -15,6 +15,7 @@ __all__ = [
     "examples",
     "first_step",
     "log_slope",
+    "mean_of",
     "power_law",
     "relative_distance",
     "share",
@@ -70,6 +71,14 @@ def power_law(x: Sequence[float] | np.ndarray, y: Sequence[float] | np.ndarray) 
     variance = np.sum((log_y - start - slope * log_x) ** 2) / (len(log_x) - 2)
     half = float(t.ppf(0.975, len(log_x) - 2) * np.sqrt(variance / np.sum((log_x - log_x.mean()) ** 2)))
     return Interval(float(slope), float(slope) - half, float(slope) + half)
+
+
+def mean_of(values: Sequence[float] | np.ndarray) -> Interval:
+    """The mean of draws, with Student's interval."""
+    from scipy.stats import t
+
+    mean, half = np.mean(values), t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values))
+    return Interval(float(mean), float(mean - half), float(mean + half))
 
 
 def share(hits: int, of: int) -> Interval:

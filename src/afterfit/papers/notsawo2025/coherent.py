@@ -14,8 +14,8 @@ import numpy as np
 
 import afterfit as af
 from afterfit.papers import Finding
+from afterfit.papers._measure import mean_of
 from afterfit.papers.notsawo2025.completion import fewest, masks_of
-from afterfit.papers.notsawo2025.phases import mean_of
 from afterfit.papers.notsawo2025.recovery import least_l1_recovers, measured
 
 if TYPE_CHECKING:

@@ -11,9 +11,8 @@ import numpy as np
 
 import afterfit as af
 from afterfit.papers import Entry, Finding, claim, control, correction, once, passing, run_all
-from afterfit.papers._measure import Interval, first_step, power_law
+from afterfit.papers._measure import Interval, first_step, mean_of, power_law
 from afterfit.papers.notsawo2025 import PAPER
-from afterfit.papers.notsawo2025.phases import mean_of
 from afterfit.papers.notsawo2025.recovery import (
     GOAL,
     Recovery,

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 import afterfit as af
-from afterfit.papers._measure import Interval
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -28,7 +27,6 @@ __all__ = [
     "fit_times",
     "gapless_times",
     "largest_penalty",
-    "mean_of",
     "share_of_fit",
 ]
 
@@ -242,14 +240,6 @@ def largest_penalty(task: af.tasks.Task, seed: int) -> float:
     """β_max of the draw that a run of this seed has, from x₀ = 0 and with γ = ⅛: what `Draw.of` finds."""
     data = task.draw(np.random.default_rng(seed))
     return float(np.linalg.norm(data.inputs.T @ data.targets) / (8 * np.sqrt(data.inputs.shape[1])))
-
-
-def mean_of(values: Sequence[float] | np.ndarray) -> Interval:
-    """The mean of draws, with Student's interval."""
-    from scipy.stats import t
-
-    half = float(t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values)))
-    return Interval(float(np.mean(values)), float(np.mean(values)) - half, float(np.mean(values)) + half)
 
 
 def share_of_fit(path: Path, limits: af.theory.StepSizes, chi: float, goal: float) -> float:

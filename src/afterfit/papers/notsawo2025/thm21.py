@@ -10,9 +10,9 @@ import numpy as np
 
 import afterfit as af
 from afterfit.papers import Entry, Finding, claim, control, correction, once
-from afterfit.papers._measure import power_law, share
+from afterfit.papers._measure import mean_of, power_law, share
 from afterfit.papers.notsawo2025 import PAPER, phases
-from afterfit.papers.notsawo2025.phases import ETAS, GOALS, Ball, Draw, Path, fit_times, gapless_times, mean_of
+from afterfit.papers.notsawo2025.phases import ETAS, GOALS, Ball, Draw, Path, fit_times, gapless_times
 from afterfit.papers.notsawo2025.recovery import descent
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import numpy as np
 
 import afterfit as af
 from afterfit.papers import Entry, Finding, claim, control, once, passing, run_all
-from afterfit.papers._measure import Interval, power_law, share
+from afterfit.papers._measure import Interval, mean_of, power_law, share
 from afterfit.papers.woodworth2020 import PAPER
 
 if TYPE_CHECKING:
@@ -468,11 +468,8 @@ def _rise(what: str, field: str, ends: _Ends, sign: int = 1) -> Finding:
 
 def _is_smaller(own: str, other: str, errors: Sequence[tuple[float, float]]) -> Finding:
     """Whether all of the interval of the mean ratio of test errors, draw by draw, is below 1."""
-    from scipy.stats import t
-
     logs = np.array([np.log(a / b) for a, b in errors])
-    half = float(t.ppf(0.975, len(logs) - 1)) * logs.std(ddof=1) / np.sqrt(len(logs))
-    ratio = Interval(*np.exp([logs.mean(), logs.mean() - half, logs.mean() + half]).tolist())
+    ratio = Interval(*np.exp(mean_of(logs)).tolist())
     return Finding(
         f"test error of {own} over that of {other} {ratio}, geometric mean of {len(logs)} draws; below 1 in a share of "
         f"{share(int(np.sum(logs < 0)), len(logs))}",

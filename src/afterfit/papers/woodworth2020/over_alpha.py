@@ -9,7 +9,7 @@ import numpy as np
 
 import afterfit as af
 from afterfit.papers import Finding
-from afterfit.papers._measure import Interval
+from afterfit.papers._measure import mean_of
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -102,7 +102,7 @@ def differ(higher: tuple[str, np.ndarray], lower: tuple[str, np.ndarray]) -> Fin
     Draws go in pairs, with the same images and the same random numbers at the start.
     """
     (here, above), (there, below) = higher, lower
-    found = _mean(100 * (above - below))
+    found = mean_of(100 * (above - below))
     return Finding(
         f"test error {above.mean():.1%} {here}, {below.mean():.1%} {there}: {found} points above it, in "
         f"{int(np.sum(above > below))} of {len(above)} draws",
@@ -125,14 +125,6 @@ def flat(ends: Ends, low: float, high: float, rise: float) -> Finding:
         f"{spread / rise:.2f} of the rise of {100 * rise:.1f} points",
         spread <= rise / 2,
     )
-
-
-def _mean(numbers: np.ndarray) -> Interval:
-    """A mean with Student's interval."""
-    from scipy.stats import t
-
-    half = float(t.ppf(0.975, len(numbers) - 1) * numbers.std(ddof=1) / np.sqrt(len(numbers)))
-    return Interval(float(numbers.mean()), float(numbers.mean()) - half, float(numbers.mean()) + half)
 
 
 # ----------------------------------------------------------------------------------------------------- pictures

@@ -9,7 +9,7 @@ import numpy as np
 
 import afterfit as af
 from afterfit.papers import Entry, Finding, claim, control, once
-from afterfit.papers._measure import Interval, examples, power_law, share
+from afterfit.papers._measure import Interval, examples, mean_of, power_law, share
 from afterfit.papers._paths import initial
 from afterfit.papers.woodworth2020 import PAPER
 
@@ -206,22 +206,13 @@ def _is_half(runs: list[af.Run]) -> Finding:
     interval of their share.
     """
     factors = np.array([best_factor(run) * _product(run) / _HELD for run in runs])
-    law = Interval(*map(float, np.exp(_mean(list(np.log(factors))))))
+    law = Interval(*map(float, np.exp(mean_of(list(np.log(factors))))))
     nearer = share(int(np.sum(np.abs(np.log2(factors / 0.5)) <= 0.5)), len(runs))
     return Finding(
         f"nearest to the diagonal of M is argmin Q_μ with μ²/{_HELD:g} = {law}, geometric mean of {len(runs)} draws, "
         f"k={runs[0].spec['model']['rank']}; nearer to ½ than to ¼ and 1 in a share of {nearer}",
         law.holds(0.5) and law.high <= 1.5 * law.low and nearer.low > 0.5,
     )
-
-
-def _mean(values: list[float]) -> Interval:
-    """The mean of draws, with Student's interval."""
-    from scipy.stats import t
-
-    centre = float(np.mean(values))
-    half = float(t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values)))
-    return Interval(centre, centre - half, centre + half)
 
 
 def _goes(excesses: _Excesses, runs: list[af.Run], small: float, large: float) -> Finding:
