@@ -12,16 +12,19 @@ import json
 import os
 import pickle
 import shutil
+import signal
 import struct
 import subprocess
 import sys
 import tarfile
 import threading
+import time
 from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
+from conftest import AT_ONCE
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
@@ -487,6 +490,15 @@ def test_a_store_has_the_run_of_images_that_were_moved(tmp_path):
     assert same.id in af.Store(tmp_path / "store")
 
 
+def test_a_sweep_has_the_same_name_wherever_its_images_are(tmp_path):
+    here, there = (af.tasks.Images(write_npz(tmp_path / f"{name}.npz"), n=8) for name in ("here", "there"))
+    store = tmp_path / "runs"
+    one, other = (af.sweep(experiment(task), {"dynamics.lr": (0.1, 0.2)}, store=store) for task in (here, there))
+    assert one.spec.task.source != other.spec.task.source
+    assert one.id == other.id
+    assert one.id != af.sweep(experiment(here.replace(n=9)), {"dynamics.lr": (0.1, 0.2)}, store=store).id
+
+
 def test_another_source_has_other_images(tmp_path, monkeypatch):
     other = dataclasses.replace(SET, labels=SET.labels[::-1].copy())
     write_idx(tmp_path / "one")
@@ -586,15 +598,19 @@ def test_a_local_copy_is_remembered(tmp_path, monkeypatch):
 
 
 class Mirror(http.server.BaseHTTPRequestHandler):
-    """A server of files: `/good/x` has them, `/cut/x` stops half-way, `/other/x` sends others; all else is missing."""
+    """A server of files: `/good/x` has them, `/cut/x` stops half-way, `/slow/x` waits there, `/other/x` sends others.
+
+    All else is missing.
+    """
 
     content: dict[str, bytes] = {}  # noqa: RUF012
     asked: list[str] = []  # noqa: RUF012
+    waiting = threading.Event()
 
     def do_GET(self):
         self.asked.append(self.path)
         _, kind, name = self.path.split("/", 2)
-        if kind not in ("good", "cut", "other") or name not in self.content:
+        if kind not in ("good", "cut", "slow", "other") or name not in self.content:
             self.send_error(404)
             return
         content = self.content[name]
@@ -603,7 +619,10 @@ class Mirror(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         if kind == "other":
             content = bytes(len(content))
-        self.wfile.write(content[: len(content) // 2] if kind == "cut" else content)
+        self.wfile.write(content[: len(content) // 2] if kind in ("cut", "slow") else content)
+        if kind == "slow":
+            self.waiting.set()
+            time.sleep(AT_ONCE)
 
     def log_message(self, *_):
         pass
@@ -685,6 +704,24 @@ def test_fetching_goes_on_where_it_stopped(monkeypatch, mirror):
     (images.fetched("mnist") / last).write_bytes(b"spoiled since")
     assert call("data", "fetch", "mnist").exit_code == 0, "and what is not whole is fetched again"
     assert af.tasks.Images("mnist", n=8).sha256 == SET.sha256
+
+
+def test_ctrl_c_ends_a_download_and_leaves_nothing_half(monkeypatch, mirror, ctrl_c):
+    offered(monkeypatch, "mnist", mirror, "slow")
+    Mirror.waiting.clear()
+
+    def interrupt():
+        Mirror.waiting.wait()
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt, daemon=True).start()
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        fetching.fetch("mnist", pytest.fail, False)
+    assert time.monotonic() - began < AT_ONCE
+    assert left_over(images.fetched("mnist")) == []
+    offered(monkeypatch, "mnist", mirror, "good")
+    assert call("data", "fetch", "mnist").exit_code == 0
 
 
 def test_how_far_a_download_is_can_be_seen(monkeypatch, mirror):

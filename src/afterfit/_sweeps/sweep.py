@@ -120,8 +120,13 @@ class Sweep:
 
     @property
     def id(self) -> str:
-        """The name of this sweep: 16 hex digits that its specification, knobs and seeds decide."""
-        return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()[:16]
+        """The name of this sweep: 16 hex digits that its specification, knobs and seeds decide.
+
+        Not where images are found, as for its runs.
+        """
+        said = self.to_dict()
+        said["spec"]["task"] = self.spec.task.identity()
+        return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]
 
     def to_dict(self) -> dict[str, Any]:
         """This sweep as plain data, ready for JSON."""
