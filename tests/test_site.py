@@ -210,7 +210,7 @@ def test_a_paper_of_one_s_own_is_escaped_drawn_and_kept(own, tmp_path, monkeypat
     drawn = picture.read_bytes()
     said = Image.open(io.BytesIO(drawn)).text  # type: ignore[attr-defined]
     assert (said["id"], said["scale"]) == ("odd2027/a fig/1 <b>", "quick")
-    assert not (tmp_path / "pictures.runs").exists()
+    assert not list((tmp_path / "pictures.runs").rglob("curves.parquet"))
 
     (name,) = {path.name for path in (tmp_path / "site").glob("*.html")} - {"index.html"}
     page = (tmp_path / "site" / name).read_bytes()
@@ -293,7 +293,7 @@ def test_a_command_that_was_stopped_goes_on_with_its_runs(own, tmp_path, monkeyp
 
     monkeypatch.setattr(type(entry), "draw", draw)
     assert gallery("--only", "odd_paper.py", here=tmp_path).exit_code == 0
-    assert not (tmp_path / "pictures.runs").exists()
+    assert not list((tmp_path / "pictures.runs").rglob("curves.parquet"))
 
 
 def test_files_are_added_to_the_gallery_and_only_what_is_chosen_is_shown(own):

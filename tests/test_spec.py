@@ -35,8 +35,10 @@ NOUNS = [
     tasks.MarginClassification(8, 6, 3.5, loss_name="exponential", n_test=10, precision="single"),
     tasks.MatrixCompletion(5, 5, 1, truth="multiplication_table", symmetric=True, coherence=0.5, observed=9),
     tasks.MatrixCompletion(4, 5, 2, observed=0.6, reduction="mean", precision="single", size=3.0),
-    tasks.MatrixSensing(4, 4, 2, truth="orthogonal", symmetric=True, N=9, measurements="rank_one", variance=0.5),
-    tasks.MatrixSensing(4, 4, 2, coherence=0.5, reduction="half_sum", precision="single"),
+    tasks.MatrixSensing(
+        4, 4, 2, truth="orthogonal", symmetric=True, N=9, measurements="rank_one", variance=0.5, size=3.0
+    ),
+    tasks.MatrixSensing(4, 4, 2, coherence=0.5, reduction="half_sum", precision="single", size=3.0),
     tasks.ModularArithmetic(7, 0.5, "-", "tokens", precision="double", loss_name="squared"),
     tasks.ReLURegression(7, 2, 30, precision="single"),
     tasks.FourierRegression(7, 9, (2, 3), (4,), 30, precision="single"),

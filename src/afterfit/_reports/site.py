@@ -36,19 +36,21 @@ PHENOMENA: dict[str, tuple[str, str]] = {
     ),
     "Where training ends": (
         "Which of the solutions that fit the optimiser goes to: least norms, largest margins, minimisers of Q.",
-        r"minimis|argmin|least norm|largest .* margin$|spline|min-L1|limit\b|solution|L2 .* L1|recovers the|fills",
+        r"minimis|argmin|least norm|largest .* margin$|spline|min-L1|limit\b|solution|L2 .* L1|recovers the|fills"
+        r"|to least squares",
     ),
     "Kernel and rich regimes": (
         "A large start stays near its tangent model, a small one does not.",
-        r"kernel|\brich\b|tangent|(?:small|large)r? (?:starts|scales)",
+        r"kernel|\brich\b|tangent|(?:small|large)r? (?:starts|scales)|larger its start",
     ),
     "Clocks and laws": (
         "When things happen, and how that goes with the step size, the penalty and the start.",
-        r"log α|clock|slow|\blate|earlier|(?<!implicit )steps|of order 1|exponential|fixed interval|decayed start",
+        r"log α|clock|slow|\blate|earlier|(?<!implicit )steps|of order 1|exponential|fixed interval|decayed start"
+        r"|delay|sooner",
     ),
     "Sparse and low-rank recovery": (
         "A sparse vector or a matrix of low rank, found from fewer numbers than it has.",
-        r"spars|low.rank|the rank|recover|completion|completed|singular",
+        r"spars|low.rank|the rank|recover|completion|completed|singular|sensing|thresholding",
     ),
     "Tools and inequalities": (
         "Bounds, constants, invariants and methods that say what a run can do.",

@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from afterfit._base.errors import RunFailed, nearest, require
+from afterfit._base.errors import RunFailed, SpecError, nearest, require
 from afterfit._base.rules import register
 
 if TYPE_CHECKING:
@@ -319,10 +319,12 @@ class Entry(abc.ABC):
 
         found = self.runs(scale)
         wanted = f"{self.id}: runs({scale!r}) has to give experiments by name, such as {{'run': af.Experiment(...)}}"
-        require(isinstance(found, Mapping) and len(found) > 0, f"{wanted}, not {found!r:.60}")
+        if not isinstance(found, Mapping) or not found:
+            raise SpecError(f"{wanted}, not {found!r:.60}")
         for name, declared in found.items():
             for experiment in declared.values() if isinstance(declared, Mapping) else [declared]:
-                require(isinstance(experiment, Experiment), f"{wanted}; {name!r} has {experiment!r:.60}")
+                if not isinstance(experiment, Experiment):
+                    raise SpecError(f"{wanted}; {name!r} has {experiment!r:.60}")
         return found
 
     def experiments(self, scale: str) -> dict[str, Experiment]:
