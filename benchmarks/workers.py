@@ -193,56 +193,90 @@ def modular_torch(data: str, steps: int, rounds: int) -> dict[str, Any]:
     return {"torch": [seconds(lambda: loop(steps)) / steps for _ in range(rounds)], "torch_loss": checked}
 
 
-# --- A sweep of Adam under nuclear norms: notsawo2025/fig2, p = 97, 18 runs of a net of embedded pairs ---
+# --- Sweeps of Adam: notsawo2025/fig2 (a net of embedded pairs, p = 97) and fig10 (students of a ReLU teacher) ---
 
 
-def _addition(steps: int) -> dict[str, Any]:
-    """The runs of Fig. 2 under the nuclear norm, at paper scale but for their numbers of steps and observations."""
+def _sweep(entry: str, steps: int) -> dict[str, Any]:
+    """The runs of an entry at paper scale, but for their numbers of steps and observations."""
     from afterfit import papers
 
-    runs = papers.find("notsawo2025/fig2").experiments("paper")
     few = {"dynamics.steps": steps, "observations": 10}  # as many in a longer and a shorter one
-    return {name: run.set(few) for name, run in runs.items() if run.penalty.kind == "Nuclear"}
+    return {name: run.set(few) for name, run in papers.find(entry).experiments("paper").items()}
 
 
-def addition_data(file: str) -> dict[str, Any]:
-    """Pairs, initial weights and settings of the first run, for PyTorch."""
-    runs = _addition(1)
-    experiment = next(iter(runs.values()))
-    data = experiment.draw()
-    start = experiment.model.initialise(
-        experiment.init, experiment.task.signature, np.random.default_rng([experiment.seed, 1])
-    )
-    weights = {name: array.astype(np.float32) for name, array in start.items()}
-    np.savez(file, tokens=data.inputs, answers=data.targets, **weights)
-    settings = {"lr": experiment.dynamics.lr, "beta": experiment.penalty.strength, "batch": experiment.dynamics.batch}
-    return settings | {"runs": len(runs)}
+def sweep_data(entry: str, folder: str) -> dict[str, Any]:
+    """Of each penalty the data, initial weights and settings of the first run, for PyTorch, and how many there are."""
+    runs = list(_sweep(entry, 1).values())
+    kinds = [run.penalty.kind for run in runs]
+    said = []
+    for kind in dict.fromkeys(kinds):
+        run = runs[kinds.index(kind)]
+        data = run.draw()
+        start = run.model.initialise(run.init, run.task.signature, np.random.default_rng([run.seed, 1]))
+        arrays = start if "E1" in start else {f"W{k + 1}": layer["weight"] for k, layer in enumerate(start["layers"])}
+        weights = {name: np.asarray(array, np.float32) for name, array in arrays.items()}
+        np.savez(f"{folder}/{kind}.npz", inputs=data.inputs, targets=data.targets, **weights)
+        settings = {"lr": run.dynamics.lr, "beta": run.penalty.strength, "batch": run.dynamics.batch}
+        said.append({"kind": kind, "runs": kinds.count(kind), **settings})
+    return {"kinds": said}
 
 
-def addition_afterfit(steps: int, shorter: int) -> dict[str, Any]:
+def sweep_afterfit(entry: str, steps: int, shorter: int) -> dict[str, Any]:
     """The whole sweep, on all cores, compiling and observations included, and one of fewer steps after it."""
     from afterfit.papers import run_all
 
-    found: dict[str, Any] = {}
+    found: dict[str, Any] = {"losses": {}}
     for name, count in (("first", shorter), ("shorter", shorter), ("longer", steps)):
         runs: dict[str, Any] = {}
-        found[name] = seconds(lambda count=count, runs=runs: runs.update(run_all(_addition(count), "sweep", False)))
-        found["afterfit_loss"] = float(next(iter(runs.values())).curves["train_loss"][0])
+        found[name] = seconds(lambda count=count, runs=runs: runs.update(run_all(_sweep(entry, count), "sweep", False)))
+    for run in runs.values():
+        found["losses"].setdefault(run.experiment.penalty.kind, float(run.curves["train_loss"][0]))
     return found
 
 
-def addition_torch(data: str, lr: float, beta: float, batch: int, steps: int, rounds: int) -> dict[str, Any]:
-    """Steps of one run as the authors write them: linear layers on one-hot vectors, a matrix product, the nuclear norms
-    of all weights in the loss, Adam. Without observations."""
+def sweep_torch(
+    entry: str, file: str, kind: str, lr: float, beta: float, batch: int | None, steps: int, rounds: int
+) -> dict[str, Any]:
+    """Steps of one run as the authors write them, the norms of all weights in the loss, Adam. Without observations."""
     import torch
 
-    with np.load(data) as arrays:
-        tokens, answers = torch.tensor(arrays["tokens"]), torch.tensor(arrays["answers"])
-        weights = {name: torch.tensor(arrays[name]).requires_grad_() for name in ("E1", "E2", "W1", "W2")}
+    norms = {
+        "L1": lambda weight: weight.abs().sum(),
+        "Frobenius": torch.linalg.matrix_norm,
+        "Nuclear": lambda weight: torch.linalg.matrix_norm(weight, "nuc"),
+    }
+    with np.load(file) as arrays:
+        inputs, targets = torch.tensor(arrays["inputs"]), torch.tensor(arrays["targets"])
+        weights = {
+            name: torch.tensor(arrays[name]).requires_grad_() for name in arrays if name not in ("inputs", "targets")
+        }
+    optimiser = torch.optim.Adam(weights.values(), lr=lr)
+    loss = _addition_loss(inputs, targets, weights) if "fig2" in entry else _student_loss(inputs, targets, weights)
+    n = len(inputs)
+    of_epoch = max(1, n // (batch or n))
+
+    def loop(steps: int) -> None:
+        for step in range(steps):
+            if of_epoch > 1 and step % of_epoch == 0:
+                order = torch.randperm(n)
+            penalty = sum(map(norms[kind], weights.values()))
+            optimiser.zero_grad()
+            examples = order[step % of_epoch * batch :][:batch] if of_epoch > 1 else slice(None)
+            (loss(examples) + beta * penalty).backward()
+            optimiser.step()
+
+    checked = loss(slice(None)).item()
+    loop(10)
+    return {"torch": [seconds(lambda: loop(steps)) / steps for _ in range(rounds)], "torch_loss": checked}
+
+
+def _addition_loss(tokens: Any, answers: Any, weights: dict[str, Any]) -> Callable[[Any], Any]:
+    """Linear layers on one-hot vectors, a product of matrices, and a layer of ReLUs."""
+    import torch
+
     p, d = weights["E1"].shape
     side = round(d**0.5)
     pairs = torch.nn.functional.one_hot(tokens, p).to(torch.float32)
-    optimiser = torch.optim.Adam(weights.values(), lr=lr)
 
     def loss(examples: Any) -> Any:
         a, b = (pairs[examples, k] @ weights[f"E{k + 1}"] for k in (0, 1))
@@ -250,18 +284,20 @@ def addition_torch(data: str, lr: float, beta: float, batch: int, steps: int, ro
         outputs = torch.relu(embedded @ weights["W1"].T) @ weights["W2"].T
         return torch.nn.functional.cross_entropy(outputs, answers[examples])
 
-    def loop(steps: int) -> None:
-        for step in range(steps):
-            if step % 2 == 0:
-                order = torch.randperm(len(tokens))
-            penalty = sum(torch.linalg.matrix_norm(weight, "nuc") for weight in weights.values())
-            optimiser.zero_grad()
-            (loss(order[step % 2 * batch :][:batch]) + beta * penalty).backward()
-            optimiser.step()
+    return loss
 
-    checked = loss(torch.arange(len(tokens))).item()
-    loop(20)
-    return {"torch": [seconds(lambda: loop(steps)) / steps for _ in range(rounds)], "torch_loss": checked}
+
+def _student_loss(inputs: Any, targets: Any, weights: dict[str, Any]) -> Callable[[Any], Any]:
+    """A layer of ReLUs, and half the mean squared distance."""
+    import torch
+
+    inputs, targets = inputs.to(torch.float32), targets.to(torch.float32)
+
+    def loss(examples: Any) -> Any:
+        outputs = torch.relu(inputs[examples] @ weights["W1"].T) @ weights["W2"].T
+        return (outputs - targets[examples]).square().sum(1).mean() / 2
+
+    return loss
 
 
 # --- A step of AdamW on real digits: 1,000 x 64, two hidden layers of 200, cross-entropy, both precisions ---
@@ -751,6 +787,9 @@ WORKERS = {
         step_afterfit,
         step_numpy,
         step_torch,
+        sweep_data,
+        sweep_afterfit,
+        sweep_torch,
         modular_data,
         modular_afterfit,
         modular_torch,

@@ -78,8 +78,10 @@ def require(condition: bool, message: str) -> None:
 
 
 def nearest(word: str, choices: Iterable[str]) -> str:
-    """The end of an error message: the nearest valid choice to `word`, or all of them."""
+    """The end of an error message: the nearest valid choice to `word`, or all of them. Nothing if it is one."""
     choices = sorted(choices)
+    if word in choices:  # most messages are never shown, and to look for what is near takes its time
+        return ""
     folded = {choice.lower(): choice for choice in choices}
     close = difflib.get_close_matches(str(word).lower(), folded, n=1, cutoff=0.5)
     return f"did you mean {folded[close[0]]!r}?" if close else f"choose one of: {', '.join(choices)}."

@@ -380,20 +380,20 @@ def _one(value: Any, annotation: str, where: str) -> Any:
     """One value as its annotation wants it."""
     if isinstance(value, Tracer | Spec):  # a number only once it is computed, or a noun built already
         return value
+    words = re.findall(r"\w+", annotation)
     wanted = [word for word in _WORDS if word in annotation.replace("|", " ").split()]
     value = plain_number(value) if wanted else value
     for family in Spec.__subclasses__():
-        if family.__name__ in re.findall(r"\w+", annotation):
+        if family.__name__ in words:
             return family.from_dict(value, where)
     if "float" in wanted and "int" not in wanted and type(value) is int:
         value = float(value) if abs(value) < 2**1023 else math.inf
     if wanted == ["int"] and isinstance(value, float) and value.is_integer():
         return int(value)
-    require(
-        not wanted or type(value).__name__ in wanted,
-        f"{where} must be {' or '.join(_WORDS[word] for word in wanted)}, got {value!r}.",
-    )
-    require(_is_finite(value), f"{where} must be a finite number, got {value!r:.40}.")
+    if wanted and type(value).__name__ not in wanted:  # arrays are long when written out: only if something is wrong
+        raise SpecError(f"{where} must be {' or '.join(_WORDS[word] for word in wanted)}, got {value!r}.")
+    if not _is_finite(value):
+        raise SpecError(f"{where} must be a finite number, got {value!r:.40}.")
     if isinstance(value, str) and not value.isascii():
         require(_is_text(value), f"{where} must be text that UTF-8 can write, got {value!r}.")
     return value
