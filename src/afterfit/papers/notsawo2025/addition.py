@@ -88,7 +88,7 @@ SETTING = {
         lr=0.08,
         lrs=(0.02, 0.04, 0.08),
         strengths={"l1": (1e-5, 3e-5, 1e-4), "l2": (2e-4, 6e-4, 2e-3), "nuc": (6e-5, 2e-4, 6e-4)},
-        steps={"l1": 2000, "l2": 1000, "nuc": 1000},
+        steps={"l1": 2000, "l2": 1000, "nuc": 800},
         observations=40,
     ),
 }
@@ -147,9 +147,10 @@ def _first(run: af.Run, name: str, level: float) -> float:
     (there,) = np.nonzero(values >= level)
     if not len(there):
         return np.inf
-    k = max(int(there[0]), 1)
-    part = (level - values[k - 1]) / (values[k] - values[k - 1])
-    return float(steps[k - 1] + max(part, 0.0) * (steps[k] - steps[k - 1]))
+    until = there[0] + 1
+    return (
+        float(np.interp(level, values[until - 2 : until], steps[until - 2 : until])) if until > 1 else float(steps[0])
+    )
 
 
 def in_steps(run: af.Run) -> af.Verdict:
@@ -168,7 +169,7 @@ def earlier_with(runs: Iterable[tuple[float, Hashable, float]]) -> Finding:
     `runs` are knob, what has to be the same, and time. A run that never comes is later than all that do, and two that
     never come are a tie. Of all pairs that differ in the knob alone those in order are counted, less those that are
     not; it holds if a knob that does nothing would have as many in one case of forty or fewer. That is told by
-    exchanging times among runs that are the same but for the knob, since pairs with a run in common are not independent.
+    exchanging times among runs that are the same but for the knob: pairs with a run in common are not independent.
     """
     blocks: dict[Hashable, list[tuple[float, float]]] = {}
     for knob, same, time in runs:
