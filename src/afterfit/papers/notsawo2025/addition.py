@@ -86,9 +86,9 @@ SETTING = {
         hidden=24,
         batch=None,
         lr=0.08,
-        lrs=(0.02, 0.04, 0.08),
+        lrs=(0.01, 0.03, 0.09),
         strengths={"l1": (1e-5, 3e-5, 1e-4), "l2": (2e-4, 6e-4, 2e-3), "nuc": (6e-5, 2e-4, 6e-4)},
-        steps={"l1": 2000, "l2": 1000, "nuc": 800},
+        steps={"l1": 2000, "l2": 1000, "nuc": 1000},
         observations=40,
     ),
 }
@@ -147,10 +147,10 @@ def _first(run: af.Run, name: str, level: float) -> float:
     (there,) = np.nonzero(values >= level)
     if not len(there):
         return np.inf
-    until = there[0] + 1
-    return (
-        float(np.interp(level, values[until - 2 : until], steps[until - 2 : until])) if until > 1 else float(steps[0])
-    )
+    if there[0] == 0:
+        return float(steps[0])
+    passing = slice(there[0] - 1, there[0] + 1)
+    return float(np.interp(level, values[passing], steps[passing]))
 
 
 def in_steps(run: af.Run) -> af.Verdict:
