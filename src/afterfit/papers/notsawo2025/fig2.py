@@ -159,6 +159,7 @@ class Fig2(Entry):
     @claim(
         "where it comes, the delay is as 1/(αβ): −1 is in the intervals of both powers",
         says="the grokking time is proportional to 1/αβ (see Figure 2) (§2.2)",
+        fails={"quick": "Under Adam the delay falls slower than 1/α, p = −0.705 in [−0.926, −0.485]."},
     )
     def is_inverse(self, law: dict[str, Interval]) -> Finding:
         return Finding(_in_words(law), all(power.holds(-1) for power in law.values()))
@@ -269,9 +270,8 @@ def _draw_along(ax: Axes, delays: _Delays, law: dict[str, Interval], knob: str, 
             )
             label = rf"${symbols[other]}={af.plot.mathtext(value)}$" if k == 0 else None
             ax.plot(*np.array(line).reshape(-1, 2).T, "o-", color=shade, label=label)
-    title = (
-        rf"${symbols[knob]}^{{\,p}}$ with $p={law[knob].value:.2f}$ in $[{law[knob].low:.2f}, {law[knob].high:.2f}]$"
-    )
+    power, letter = law[knob], {"α": "p", "β": "q"}[knob]
+    title = rf"${symbols[knob]}^{{\,{letter}}}$, ${letter}={power.value:.2f}$ in $[{power.low:.2f}, {power.high:.2f}]$"
     ax.set_title(title, fontsize="medium")
     ax.set(xscale="log", yscale="log", xlabel=f"${symbols[knob]}$", ylabel="delay $t_2-t_1$ (steps)")
     af.plot.legend_below(ax, ncols=3)
