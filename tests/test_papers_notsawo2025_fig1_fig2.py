@@ -11,8 +11,9 @@ import xarray as xr
 import afterfit as af
 from afterfit.models import EmbeddingMLP
 from afterfit.models._inputs import Signature
-from afterfit.papers.notsawo2025.addition import SETTING, Cell, Times, adam, earlier_with, times
-from afterfit.papers.notsawo2025.fig1 import _course
+from afterfit.papers.notsawo2025.addition import SEEDS, SETTING, Cell, adam, earlier_with, times
+from afterfit.papers.notsawo2025.fig1 import _across, _course, _falls, _is_late
+from afterfit.papers.notsawo2025.fig2 import _exchanged, _law, _made_up
 
 
 @dataclasses.dataclass
@@ -75,27 +76,71 @@ def test_products_of_matrices_have_the_same_gradient_by_pairs_and_by_examples(ex
         np.testing.assert_allclose(found[name], sum(each[name] for each in one_by_one), atol=2e-5)
 
 
-def test_times_are_the_first_observed_steps():
+def test_times_are_where_accuracy_passes_its_level():
     run = seen([0, 0.5, 1, 0.98, 1], [0, 0, 0.1, 0.95, 0.2])
-    assert times(run) == Times(20, 30)
-    assert times(run).delay == 10
-    assert times(seen([0, 1], [0, 0.89])) == Times(10, np.inf)
+    assert times(run) == pytest.approx((10 + 10 * 0.98, 20 + 10 * 0.8 / 0.85))
+    assert times(run).delay == pytest.approx(times(run).general - times(run).fit)
+    assert times(seen([0, 1], [0, 0.89])) == (pytest.approx(9.9), np.inf)
+    assert times(seen([1, 1, 1], [0, 0.5, 1])) == (0, 18)
 
 
 def test_pairs_in_order():
-    early, late, never = (seen([1] * 8, [0] * k + [1] * (8 - k)) for k in (2, 5, 8))
-    right = [(3.0, ("a",), early), (2.0, ("a",), late), (1.0, ("a",), never), (9.0, ("b",), never)]
-    finding, _ = earlier_with(right + [(x, ("c",), run) for x, _, run in right[:3]], lambda t: t.general)
-    assert finding.holds
-    assert "of 6 pairs" in finding.measured
-    finding, _ = earlier_with([(-x, same, run) for x, same, run in right * 2], lambda t: t.general)
-    assert not finding.holds
-    assert not earlier_with([(1.0, (), never), (2.0, (), never)], lambda t: t.general)[0].holds
+    never = np.inf
+    right = [(knob, block, t) for block in "ab" for knob, t in ((1.0, never), (2.0, 50.0), (3.0, 20.0))]
+    found = earlier_with(right)
+    assert "6 of 6 pairs" in found.measured
+    assert not found.holds  # 1 of 36 orders
+    assert earlier_with(right + [(knob, "c", t) for knob, block, t in right if block == "a"]).holds  # 1 of 216
+    assert not earlier_with([(-knob, block, t) for knob, block, t in right]).holds
+    assert not earlier_with([(1.0, "a", never), (2.0, "a", never)]).holds
+
+
+def test_how_often_times_are_in_order_by_chance():
+    import itertools
+
+    blocks = [[5.0, 4.0, 1.0, 2.0], [9.0, 3.0, np.inf]]
+
+    def less_than_not(order):
+        return sum(np.sign(min(x, 1e9) - min(y, 1e9)) for times in order for x, y in itertools.combinations(times, 2))
+
+    every = [less_than_not(order) for order in itertools.product(*map(itertools.permutations, blocks))]
+    exact = np.mean(np.array(every) >= less_than_not(blocks))
+    found = earlier_with((knob, k, t) for k, block in enumerate(blocks) for knob, t in enumerate(block))
+    assert float(found.measured.split("P = ")[1]) == pytest.approx(exact, rel=0.15)
+
+
+def test_the_net_of_the_text_cannot_tell_a_pair_from_its_mirror_image():
+    rng = np.random.default_rng(0)
+    pairs = rng.integers(0, 5, (20, 2))
+    notebook = EmbeddingMLP(4, 3, product="matrix", shared=False, biases="none")
+    for net, same in ((EmbeddingMLP(4, 3), True), (notebook, False)):
+        shapes = net.parameters(Signature((2,), (5,), tokens=5))
+        params = {name: rng.standard_normal(each.shape).astype(np.float32) for name, each in shapes.items()}
+        assert np.allclose(net(params, pairs), net(params, pairs[:, ::-1]), atol=1e-5) == same
 
 
 def test_the_course_of_a_norm():
     run = seen([1] * 8, [0, 0, 0.05, 0.5, 0.95, 1, 1, 1], [1, 4, 8, 6, 5, 3, 4, 6])
     assert _course(run)[:4] == (1, 8, 3, 6)
+
+
+def test_what_falls_across_the_transition():
+    late = seen([0] + [1] * 29, [0] * 20 + [0.3] * 5 + [0.95] * 5, [1, 4, *range(40, 12, -1)])
+    assert _is_late(late)
+    assert _across(late) == (10, 25)  # t₁ is 9.9, at the second observation
+    assert _falls({Cell("l1", 0, 1, 0): late}, _across).holds
+    assert not _falls({Cell("l1", 0, 1, 0): late}, lambda run: (0, 1)).holds
+    assert not _falls({Cell("l2", 0, 1, 0): late}, _across).holds  # none under ℓ₁
+    assert not _is_late(seen([0, 1, 1], [0, 1, 1]))
+
+
+def test_powers_of_a_law():
+    law = {Cell("nuc", α, β, s): 3 * s * α**-0.5 / β for α in (1, 2, 4) for β in (1, 3) for s in SEEDS}
+    found = _law(law | {Cell("nuc", 8, 1, SEEDS[0]): np.inf})
+    assert found["α"].value == pytest.approx(-0.5)
+    assert found["β"].value == pytest.approx(-1)
+    assert {c: t * c.α * c.β for c, t in _made_up(law).items()} == pytest.approx(dict.fromkeys(law, 1.0), rel=0.2)
+    assert sorted(_exchanged(law).values()) == pytest.approx(sorted(law.values()))
 
 
 def test_frobenius_is_not_weight_decay():
