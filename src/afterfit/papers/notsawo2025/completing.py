@@ -70,7 +70,7 @@ SETTINGS = {
         draws=40,
         programs=100,
     ),
-    # Runs of about equal αβ go together, three at a time, so that one program is compiled, which takes longer than they.
+    # Runs of about equal αβ go together, three at a time, so that one program is compiled: that takes long enough.
     "quick": Setting(
         n=6,
         rank=1,

@@ -291,9 +291,9 @@ class Fig5(Completion):
     @claim(
         "‖A(t₂) − A*‖_F ∝ αβ, with t₂ as defined",
         says="‖A(t₂) − A*‖_F ∝ αβ, t₂ the smallest t with ‖A − A*‖_F/‖A*‖_F ≤ 10⁻⁴",
-        changed="The error at the end was that of the last step, which swings about the plateau: with fewer runs at quick "
-        "scale the interval of the exponent was [0.936, 1.06] on a pilot. It is the mean of the last five observations "
-        "now, on another draw; of ten pilots eight are within 0.05 of 1.",
+        changed="The error at the end was that of the last step, which swings about the plateau: with fewer runs at "
+        "quick scale the interval of the exponent was [0.936, 1.06] on a pilot. It is the mean of the last five "
+        "observations now, on another draw; of ten pilots eight are within 0.05 of 1.",
     )
     def error_at_t2(self, cells: list[Recovered]) -> Finding:
         # The error of a run at its own t₂, over the αβ of all runs: as a law, t₂ has to come.
