@@ -77,10 +77,10 @@ _SEEN = 1e-2  # a singular value counts from this share of the largest on
 
 
 _CHANGED = (
-    "At quick scale N was 26 of 36 entries, with which two factors had rank 1 on 13 and found A* on 12 of 20 draws, too "
-    "few for the interval. It is 30 now, on seeds 21 to 40. At paper scale four factors began at ζ = 10⁻², from which "
-    "they had rank 1 on all of seeds 1 to 20 after 120 000 steps. They begin at 10⁻¹ now, which was tried on seeds 1000 "
-    "to 1005, and seeds are 41 to 60."
+    "At quick scale N was 26 of 36 entries, with which two factors had rank 1 on 13 and found A* on 12 of 20 draws, "
+    "too few for the interval. It is 30 now, on seeds 21 to 40. At paper scale four factors began at ζ = 10⁻², from "
+    "which they had rank 1 on all of seeds 1 to 20 after 120 000 steps. They begin at 10⁻¹ now, which was tried on "
+    "seeds 1000 to 1005, and seeds are 41 to 60."
 )
 
 
