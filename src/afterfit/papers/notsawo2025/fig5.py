@@ -9,7 +9,7 @@ import numpy as np
 
 import afterfit as af
 from afterfit.papers import Finding, claim, control, correction, once, passing, run_all
-from afterfit.papers._measure import power_law
+from afterfit.papers._measure import at, power_law
 from afterfit.papers.notsawo2025 import PAPER
 from afterfit.papers.notsawo2025.completing import SETTINGS, Completion
 from afterfit.papers.notsawo2025.fading import (
@@ -298,9 +298,7 @@ class Fig5(Completion):
     def error_at_t2(self, cells: list[Recovered]) -> Finding:
         # The error of a run at its own t₂, over the αβ of all runs: as a law, t₂ has to come.
         reached = [c for c in cells if c.caption < np.inf]
-        errors = [
-            float(np.interp(c.caption, *(c.run.curves[name] for name in ("step", "test_error")))) for c in reached
-        ]
+        errors = [at(c.run, "test_error", c.caption * c.alpha).item() for c in reached]
         found = f"of {len(cells)} runs {len(reached)} come to 10⁻⁴"
         if len(reached) < len(cells):
             return Finding(f"{found}, and have {span(errors)} there" if errors else found, False)
