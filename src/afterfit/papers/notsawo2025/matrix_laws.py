@@ -22,6 +22,7 @@ __all__ = [
     "more_often",
     "near_the_program_s",
     "norm_law",
+    "on_some",
     "slow_law",
     "takes_too_long",
 ]
@@ -160,3 +161,9 @@ def more_often(N: int, often: Sequence[bool], fewer: int, rarely: Sequence[bool]
         f"a share {high} of {len(often)} draws with N = {N}, {low} of {len(rarely)} with N = {fewer}",
         high.low > low.high,
     )
+
+
+def on_some(hits: Sequence[bool]) -> Finding:
+    """Whether something is so on some draws and not on others: the interval of its share is within 5 and 95 %."""
+    found = share(sum(hits), len(hits))
+    return Finding(f"on a share {found} of {len(hits)} draws", found.low > 0.05 and found.high < 0.95)

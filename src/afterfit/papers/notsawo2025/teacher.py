@@ -278,4 +278,5 @@ def draw_times(ax: Axes, cells: Sequence[Student]) -> None:
     top = max((c.t2 for c in cells if c.t2 < np.inf), default=1.0)
     ax.plot(ends, top * ends[0] / ends, color="k", ls=":", lw=1.2, label=r"slope of $1/(\alpha\beta)$")
     ax.set(xscale="log", yscale="log", xlabel=r"$\alpha\beta$", ylabel="steps")
+    ax.xaxis.set_minor_formatter("")  # over one decade they cover one another
     ax.set_ylim(bottom=0.5 * min(min(c.t2, c.least) for c in cells), top=3 * top)
