@@ -118,9 +118,10 @@ class Fig5(Completion):
         shared.remove(_At(s.alpha, s.beta, seed))  # the run of Fig. 5
         beyond = [_At(1.0, β, seed) for β in s.beyond]
         others = [_At(α, β, k) for k in s.seeds[1:] for β, α in itertools.product(s.betas[1:], s.alphas)]
+        enough = s.steps if scale == "quick" else s.steps // 20  # without a penalty it stays where it fits
         return {
             "run": run.set({"checkpoints": [βt / s.beta for βt in _AFTER]}),
-            "free": run.set({"penalty.strength": 0.0}),
+            "free": run.set({"penalty.strength": 0.0, "dynamics.steps": enough}),
             "descents": {key: long(*key) for key in (*shared, *beyond, *others)},
             "slow": {
                 β: penalised(task, β, af.dynamics.GradientFlow(until=_ROOM * far[seed] / β), seed)
