@@ -52,8 +52,8 @@ _MARKERS = "so^vDP"
 CHANGED = (
     "It was the step of the smallest test loss, and four pairs in five were to be in order, on every draw. The same "
     "runs computed once more, with other rounding, missed that on one of draws 1 to 3. With three in four of all draws "
-    "together, on draws 4 to 6, 38 of 42 pairs of Fig. 11 were in order with one rounding and 31 of 40 with another. So "
-    "it is the step at which the loss has come down to 5/4 of its smallest, "
+    "together, on draws 4 to 6, 38 of 42 pairs of Fig. 11 were in order with one rounding and 31 of 40 with another. "
+    "So it is the step at which the loss has come down to 5/4 of its smallest, "
 )
 
 
