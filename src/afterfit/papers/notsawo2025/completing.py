@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 import afterfit as af
-from afterfit.papers import Entry, Finding, claim, control, correction, once
+from afterfit.papers import Entry, Finding, claim, control, correction, once, passing
 from afterfit.papers.notsawo2025.fading import (
     alpha_of,
     as_closely,
@@ -17,9 +17,11 @@ from afterfit.papers.notsawo2025.fading import (
     falls_by,
     fits_at_rate,
     gradient_ratio,
+    in_proportion,
     moving_part,
     norm_settles,
     of_order,
+    over_time,
 )
 from afterfit.papers.notsawo2025.matrices import Recovered, judged, span
 
@@ -68,7 +70,7 @@ SETTINGS = {
         beyond=(1e-5,),
         slow=(1e-3, 1e-4, 1e-5, 1e-6),
         draws=40,
-        programs=100,
+        programs=250,
     ),
     # Runs of about equal αβ go together, three at a time, so that one program is compiled: that takes long enough.
     "quick": Setting(
@@ -204,27 +206,53 @@ class Completion(Entry):
         return norm_settles(free, t1, t2)
 
     @claim(
-        "singular values die from the smallest up, one after the other, until r are left",
+        "singular values die from the smallest up, each by itself, until r are left",
         says="the small singular value after memorization converges to 0, followed by the next smaller one until "
         "‖A‖_* ≈ ‖A*‖_*",
+        fails={
+            "paper": "Eight die, the last five times as late as the first, but three of them, of 0.77, 0.87 and 0.97 "
+            "after the fit, within one observation, 4 % of the time."
+        },
     )
     def die_from_the_smallest(self, run: af.Run, t1: float, t2: float, scale: str) -> Finding:
         return die_in_turn(
             run, run.curves["singular_values"].values, t1, t2, SETTINGS[scale].rank, SETTINGS[scale].beta
         )
 
+    @passing(die_from_the_smallest, "singular values that are made up, and fall by αβ a step, as in the text")
+    def die_as_printed(self, run: af.Run, t1: float, t2: float, scale: str) -> Finding:
+        s, values, time = SETTINGS[scale], run.curves["singular_values"].values.copy(), run.curves["time"].values
+        start = int(np.argmax(time >= t1))
+        fallen = s.beta * (time[start:, None] - time[start])
+        values[start:, s.rank :] = np.maximum(values[start, s.rank :] - fallen, 0)
+        return die_in_turn(run, values, t1, t2, s.rank, s.beta)
+
     @control(die_from_the_smallest, "singular values that are made up, and shrink in proportion with ‖A‖_* − ‖A*‖_*")
     def die_together(self, run: af.Run, t1: float, t2: float, scale: str) -> Finding:
-        s, values = SETTINGS[scale], run.curves["singular_values"].values.copy()
-        start = int(np.argmax(run.curves["time"].values >= t1))
-        above = np.abs(values.sum(axis=1) - np.linalg.norm(run.data.truth, "nuc"))
-        values[start:, s.rank :] = values[start, s.rank :] * (above[start:, None] / above[start])
-        return die_in_turn(run, values, t1, t2, s.rank, s.beta)
+        s = SETTINGS[scale]
+        return die_in_turn(run, in_proportion(run, t1, s.rank), t1, t2, s.rank, s.beta)
 
     @control(die_from_the_smallest, "β = 0")
     def none_dies(self, free: af.Run, t1: float, t2: float, scale: str) -> Finding:
         s = SETTINGS[scale]
         return die_in_turn(free, free.curves["singular_values"].values, t1, t2, s.rank, s.beta)
+
+    @once
+    def slowest(self, cells: list[Recovered]) -> list[af.Run]:
+        """The run with the smallest αβ on every draw."""
+        return list({c.seed: c.run for c in sorted(cells, key=lambda c: -c.product)}.values())
+
+    @claim(
+        "they die in the course of time: the last is dead three times as late as the first or later, on every draw",
+        says="a multiscale singular value decay phenomenon",
+    )
+    def die_over_time(self, slowest: list[af.Run], scale: str) -> Finding:
+        return over_time([(run, run.curves["singular_values"].values) for run in slowest], SETTINGS[scale].rank)
+
+    @control(die_over_time, "singular values that are made up, and shrink in proportion with ‖A‖_* − ‖A*‖_*")
+    def die_at_once(self, slowest: list[af.Run], scale: str) -> Finding:
+        rank = SETTINGS[scale].rank
+        return over_time([(run, in_proportion(run, alpha_of(run) * crossing(run), rank)) for run in slowest], rank)
 
     @claim(
         "after memorisation every singular value of A − A* falls by αβ a step",
