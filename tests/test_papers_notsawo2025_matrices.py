@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 import afterfit as af
-from afterfit.papers.notsawo2025 import deepmf, fig14, matrices
-from afterfit.papers.notsawo2025.fading import condition_on_tangents
+from afterfit import papers
+from afterfit.papers.notsawo2025 import deepmf, fig14, matrices, matrix_laws
+from afterfit.papers.notsawo2025.completing import SETTINGS
+from afterfit.papers.notsawo2025.fading import condition_on_tangents, moving_part
 
 
 @pytest.mark.parametrize(
@@ -131,7 +133,48 @@ def test_powers_of_matrices_are_those_of_scipy():
     np.testing.assert_allclose(deepmf._power(B @ B.T, 0.3), fractional_matrix_power(B @ B.T, 0.3), atol=1e-8)
 
 
-@pytest.mark.parametrize("module", [deepmf, fig14])
-def test_the_paper_scale_has_the_sizes_of_the_text(module):
-    s = module._SETTINGS["paper"]
-    assert (s.n, s.rank) == (10, 2)
+@pytest.mark.parametrize("settings", [deepmf._SETTINGS, fig14._SETTINGS, SETTINGS])
+def test_the_paper_scale_has_the_sizes_of_the_text(settings):
+    assert (settings["paper"].n, settings["paper"].rank) == (10, 2)
+
+
+@pytest.mark.parametrize(("name", "kind"), [("fig5", "MatrixCompletion"), ("fig14", "MatrixSensing")])
+def test_the_first_run_at_paper_scale_is_that_of_the_figure(name, kind):
+    spec = next(iter(papers.find(f"notsawo2025/{name}").experiments("paper").values())).to_dict()
+    assert (spec["task"]["kind"], spec["dynamics"]["lr"], spec["penalty"]["strength"]) == (kind, 0.1, 1e-4)
+    assert spec["task"]["observed" if name == "fig5" else "N"] == 80  # the notebook's; the text has 70
+
+
+def test_what_moves_is_the_unseen_part_of_the_polar_factor_where_no_value_is_at_0():
+    data = matrices.completed(5, 1, 12).draw(np.random.default_rng(0))
+    A = np.random.default_rng(1).standard_normal((5, 5))
+    mask, step = np.asarray(data.inputs.mask), 1e-6
+    moving = moving_part(data, A, level=0.0)
+    # The derivative of the nuclear norm along unseen entries, by differences.
+    for i, j in np.argwhere(mask == 0)[:5]:
+        E = np.zeros((5, 5))
+        E[i, j] = step
+        slope = (np.linalg.norm(A + E, "nuc") - np.linalg.norm(A - E, "nuc")) / (2 * step)
+        assert moving[i, j] == pytest.approx(slope, abs=1e-6)
+    np.testing.assert_allclose(moving * mask, 0, atol=1e-12)
+
+
+def test_a_matrix_at_rest_moves_no_more():
+    data = matrices.completed(6, 1, 30).draw(np.random.default_rng(2))
+    assert matrices.least_nuclear_recovers(data)
+    assert np.linalg.norm(moving_part(data, np.asarray(data.truth), level=1e-9)) < 1e-8
+
+
+def test_ends_and_shares_of_draws():
+    eye = np.eye(3)
+    assert matrix_laws.End(eye, eye).recovers
+    assert not matrix_laws.End(1.01 * eye, eye).recovers
+    assert matrix_laws.more_often(80, 10 * [True], 70, 10 * [False]).holds
+    assert not matrix_laws.more_often(80, 10 * [True], 70, 8 * [True] + 2 * [False]).holds
+
+
+def test_runs_of_the_quick_scale_go_together_three_at_a_time():
+    """Every width is a program to compile, which takes longer than the runs."""
+    specs = [each.to_dict() for each in papers.find("notsawo2025/fig5").experiments("quick").values()]
+    steps = [spec["dynamics"]["steps"] for spec in specs]
+    assert sorted(steps.count(each) for each in set(steps)) == [3, 3, 3, 3]

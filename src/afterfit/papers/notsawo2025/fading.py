@@ -11,7 +11,7 @@ import numpy as np
 import afterfit as af
 from afterfit.papers import Finding
 from afterfit.papers._measure import at, first_step
-from afterfit.papers.notsawo2025.matrices import Recovered, deaths, null_part, span
+from afterfit.papers.notsawo2025.matrices import Death, Recovered, deaths, null_part, span
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,9 +31,11 @@ __all__ = [
     "falls_by",
     "fits_at_rate",
     "gradient_ratio",
+    "in_proportion",
     "moving_part",
     "norm_settles",
     "of_order",
+    "over_time",
 ]
 
 _LEVEL = 10  # a singular value at 0 moves about it by αβ a step: within so many steps of 0 it is dead
@@ -95,25 +97,52 @@ def moving_part(data: af.tasks.Data, A: np.ndarray, level: float) -> np.ndarray:
     return H - (W @ np.linalg.lstsq(W, H.ravel(), rcond=None)[0]).reshape(H.shape)
 
 
+def in_proportion(run: af.Run, t1: float, rank: int) -> np.ndarray:
+    """Singular values that are made up: from t₁ on all but `rank` shrink in proportion with ‖A‖_* − ‖A*‖_*."""
+    values = run.curves["singular_values"].values.copy()
+    start = int(np.argmax(run.curves["time"].values >= t1))
+    above = np.abs(values.sum(axis=1) - np.linalg.norm(run.data.truth, "nuc"))
+    values[start:, rank:] = values[start, rank:] * (above[start:, None] / above[start])
+    return values
+
+
 def die_in_turn(run: af.Run, values: np.ndarray, t1: float, t2: float, rank: int, beta: float) -> Finding:
     """Whether all but `rank` of the singular values of a run die, one by one, and the others live.
 
     In turn is: no two at one observation, which are 3 % apart, and the last three times as late as the first.
     """
-    alpha, steps = alpha_of(run), run.curves["step"].values
-    start = int(np.argmax(run.curves["time"].values >= t1))
-    found = deaths(steps, values, start, _LEVEL * alpha * beta)
-    dead, alive = [d for d in found if d.step < np.inf], [d for d in found if d.step == np.inf]
-    when = [d.step for d in dead]
-    told = ", ".join(f"{d.before:.2g} at {d.step:.2g}" for d in dead) or "none"
+    found = _deaths(run, values, t1, beta)
+    when = [d.step for d in found if d.step < np.inf]
+    told = ", ".join(f"{d.before:.2g} at {d.step:.2g}" for d in found if d.step < np.inf) or "none"
     return Finding(
-        f"of {values.shape[1]} singular values {values.shape[1] - len(found)} are 0 at t₁ and {len(dead)} die (size at "
-        f"t₁, step): {told}; {len(alive)} live; t₂ is step {t2 / alpha:.2g}",
-        len(alive) == rank
-        and len(dead) >= 2
+        f"of {values.shape[1]} singular values {values.shape[1] - len(found)} are 0 at t₁ and {len(when)} die (size at "
+        f"t₁, step): {told}; {len(found) - len(when)} live; t₂ is step {t2 / alpha_of(run):.2g}",
+        len(found) - len(when) == rank
         and all(later > earlier for earlier, later in itertools.pairwise(when))
-        and when[-1] >= _SPREAD * when[0],
+        and _spread(when) >= _SPREAD,
     )
+
+
+def over_time(values: Sequence[tuple[af.Run, np.ndarray]], rank: int) -> Finding:
+    """Whether all but `rank` of the singular values of runs die, the last three times as late as the first."""
+    said, holds = [], True
+    for run, each in values:
+        found = _deaths(run, each, alpha_of(run) * crossing(run), run.spec["penalty"]["strength"])
+        when = [d.step for d in found if d.step < np.inf]
+        steps = f", from step {when[0]:.2g} to {when[-1]:.2g}" if when else ""
+        said.append(f"{len(when)} die and {len(found) - len(when)} live{steps} (seed {run.spec['seed']})")
+        holds &= len(found) - len(when) == rank and _spread(when) >= _SPREAD
+    return Finding("; ".join(said), holds)
+
+
+def _deaths(run: af.Run, values: np.ndarray, t1: float, beta: float) -> list[Death]:
+    start = int(np.argmax(run.curves["time"].values >= t1))
+    return deaths(run.curves["step"].values, values, start, _LEVEL * alpha_of(run) * beta)
+
+
+def _spread(steps: Sequence[float]) -> float:
+    """How many times as late as the first the last is; 0 where there are not two."""
+    return steps[-1] / steps[0] if len(steps) > 1 else 0.0
 
 
 def of_order(run: af.Run, t1: float, t2: float, size: float) -> Finding:
