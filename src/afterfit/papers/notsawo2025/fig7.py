@@ -66,8 +66,8 @@ class Fig7(Entry):
         )
         too_few = run.set({"task.N": _FEW, "task.variance": 1 / _FEW})
         gaussian = {"kind": "ScaledGaussian", "scale": _CAPTION}
-        # At quick scale β is ten times as large, with which a tenth of the steps goes as far.
-        beta, steps = (_BETA, 10**7) if paper else (10 * _BETA, 10**6)
+        # At quick scale β is a hundred times as large, with which a hundredth of the steps goes as far.
+        beta, steps = (_BETA, 10**7) if paper else (100 * _BETA, 10**5)
         followed = run.set({"penalty.strength": beta, "dynamics.until": _ALPHA * steps, "observations": 200})
         descent = {"kind": "GradientDescent", "lr": _ALPHA, "steps": steps}
         l1 = {"kind": "L1", "strength": _BETA}
@@ -241,7 +241,7 @@ class Fig7(Entry):
 
     @claim(
         "descent makes the way of the closed form",
-        says={"paper": "10⁸ steps of descent; 10⁷ here", "quick": "10⁸ steps of descent; 10⁶ here, with 10β"},
+        says={"paper": "10⁸ steps of descent; 10⁷ here", "quick": "10⁸ steps of descent; 10⁵ here, with 100β"},
     )
     def descends_so(self, descent: af.Run, followed: af.Run) -> Finding:
         return _together(descent, followed)
