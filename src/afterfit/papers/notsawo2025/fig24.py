@@ -112,16 +112,18 @@ class Fig24(Entry):
     def runs(self, scale: str) -> dict[str, af.Experiment | dict[int, af.Experiment] | dict[_Draw, af.Experiment]]:
         if scale == "paper":
             n, s, numbers, steps, sizes, beta, fewer = 100, 5, (30, 10, 20, 40, 50, 60, 70), 1_000_000, (20, 40), _BETA, 4
+            seen, seeds = 200, range(70, 80)
         else:  # ten times the penalty and a tenth of the steps; all runs of one N go together
             n, s, numbers, steps, sizes, beta, fewer = 40, 2, (18, 6), 40_000, (6, 18), 10 * _BETA, 1
-        descents = {N: descent(measured(n, s, N, _SNR), _ALPHA, beta, steps, seed=2) for N in numbers}
+            seen, seeds = 80, range(70, 78)
+        descents = {N: descent(measured(n, s, N, _SNR), _ALPHA, beta, steps, 2, seen) for N in numbers}
         first = descents[numbers[0]]
         return {
             "descents": descents,
             "draws": {
-                _Draw(N, seed): descent(measured(n, s, N, _SNR), _ALPHA, _STRONGER, steps // fewer, seed)
+                _Draw(N, seed): descent(measured(n, s, N, _SNR), _ALPHA, _STRONGER, steps // fewer, seed, seen)
                 for N in sizes
-                for seed in range(70, 80)
+                for seed in seeds
             },
             "free": first.set({"penalty.strength": 0.0}),
             "decayed": first.set({"penalty": {"kind": "L2", "strength": beta}}),
