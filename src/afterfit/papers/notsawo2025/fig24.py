@@ -105,13 +105,21 @@ class Fig24(Entry):
         "notebook over its records)."
     )
     notes = (
-        "On which draws the end is a* is told by a linear program, and seen with β = 10⁻³, a hundred times the penalty, "
-        "which goes 25 times as far in a quarter of the steps."
+        "On which draws the end is a* is told by a linear program, and seen with β = 10⁻³, a hundred times the "
+        "penalty, which goes 25 times as far in a quarter of the steps."
     )
 
     def runs(self, scale: str) -> dict[str, af.Experiment | dict[int, af.Experiment] | dict[_Draw, af.Experiment]]:
         if scale == "paper":
-            n, s, numbers, steps, sizes, beta, fewer = 100, 5, (30, 10, 20, 40, 50, 60, 70), 1_000_000, (20, 40), _BETA, 4
+            n, s, numbers, steps, sizes, beta, fewer = (
+                100,
+                5,
+                (30, 10, 20, 40, 50, 60, 70),
+                1_000_000,
+                (20, 40),
+                _BETA,
+                4,
+            )
             seen, seeds = 200, range(70, 80)
         else:  # ten times the penalty and a tenth of the steps; all runs of one N go together
             n, s, numbers, steps, sizes, beta, fewer = 40, 2, (18, 6), 40_000, (6, 18), 10 * _BETA, 1

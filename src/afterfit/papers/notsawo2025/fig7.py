@@ -68,7 +68,9 @@ class Fig7(Entry):
         gaussian = {"kind": "ScaledGaussian", "scale": _CAPTION}
         # At quick scale β is a hundred times as large, with which a hundredth of the steps goes as far.
         beta, steps = (_BETA, 10**7) if paper else (100 * _BETA, 10**5)
-        followed = run.set({"penalty.strength": beta, "dynamics.until": _ALPHA * steps, "observations": 200 if paper else 81})
+        followed = run.set(
+            {"penalty.strength": beta, "dynamics.until": _ALPHA * steps, "observations": 200 if paper else 81}
+        )
         descent = {"kind": "GradientDescent", "lr": _ALPHA, "steps": steps}
         l1 = {"kind": "L1", "strength": _BETA}
         return {
