@@ -1,12 +1,15 @@
 """Figs 7, 9, 12 and 24 of notsawo2025: their settings are the paper's, and what their checks use, a second way."""
 
+import types
+
 import jax
 import numpy as np
 import pytest
+import xarray as xr
 
 import afterfit as af
 from afterfit import papers
-from afterfit.papers.notsawo2025 import fig7, fig9, fig12, fig24
+from afterfit.papers.notsawo2025 import depth, fig7, fig12, fig24
 from afterfit.papers.notsawo2025.recovery import descent, measured
 from afterfit.theory._instance import posed
 
@@ -50,7 +53,7 @@ def test_paper_scale_of_fig9_is_appendix_f1():
         assert one["init"]["scale"] == (1e-6 if one["model"]["depth"] == 1 else 1e-2)
     assert {one["init"]["scale"] for one in _said("fig9", "equal")} == {1e-2}
     assert {(one["init"]["scale"], one["penalty"]["strength"]) for one in _said("fig9", "large")} == {(1.0, 1e-5)}
-    for one in _said("fig9", "draws"):  # in the parameters: `dual` would assume the claims
+    for one in _said("fig9", "draws") + _said("fig9", "pairs"):  # in the parameters: `dual` would assume the claims
         assert one["dynamics"]["method"] == ("exact" if one["model"]["depth"] == 1 else "implicit")
 
 
@@ -123,8 +126,9 @@ def test_the_product_s_descent_is_118(L, start):
         A = (1 - 0.1 * 1e-3) * A - 0.1 * others * G
         seen.append(A.prod(axis=0))
     np.testing.assert_allclose(run.curves["weights"].values, np.array(seen)[run.curves["step"].values], atol=1e-10)
-    held = fig9._stays_positive({fig9._Draw(L, 5): run}).holds
+    held = depth.stays_positive({depth.Draw(L, seed): run for seed in range(5)}).holds
     assert held == (start == "Constant")
+    assert not depth.stays_positive({depth.Draw(L, 5): run}).holds  # on too few draws
 
 
 def test_the_plane_of_fig24_is_a_right_angle():
@@ -138,3 +142,37 @@ def test_the_plane_of_fig24_is_a_right_angle():
     kept = way._replace(a=af.theory.lasso(X, y, 1e-3)[None])
     assert kept.excess == pytest.approx(0, abs=1e-6)
     assert way.excess > 0
+
+
+def _falling(errors, seed=0):
+    """A run of which nothing is known but its errors."""
+    time = np.geomspace(1.0, 1e4, len(errors))
+    curves = {
+        name: xr.DataArray(np.asarray(errors, dtype=float), dims="time") for name in ("train_error", "test_error")
+    }
+    return types.SimpleNamespace(curves=xr.Dataset(curves, coords={"time": time}))
+
+
+def test_stairs_are_told_from_a_slope():
+    log_t = np.linspace(0, 4, 81)
+    slope, tail = 10 ** (-log_t / 2), np.where(log_t < 1, 1.0, 0.01)  # at the end it may rest
+    two = np.select([log_t < 1, log_t < 2, log_t < 3], [1.0, 0.5, 0.1], 0.001)
+    counts = [depth._plateaus(10**log_t, errors) for errors in (slope, tail, two)]
+    assert counts == [0, 0, 2]
+    smooth, stairs = [_falling(slope)] * 8, [_falling(two)] * 8
+    assert depth.stairs(smooth, {3: stairs}).holds
+    assert not depth.stairs(smooth, {3: smooth}).holds
+    assert not depth.stairs(smooth[:2], {3: stairs[:2]}).holds  # too few draws
+    abrupt = {depth.Draw(L, seed): run for L, runs in ((2, smooth), (3, stairs)) for seed, run in enumerate(runs)}
+    assert depth.is_abrupt(abrupt, 2, (3,)).holds
+    assert not depth.is_abrupt(abrupt, 3, (2,)).holds
+
+
+def test_least_squares_from_more_measurements_are_those_of_the_same_draw():
+    run = af.run_experiment(descent(measured(20, 3, 12), 0.1, 0.0, 10, seed=5, observations=5))
+    data = descent(measured(20, 3, 18), 0.1, 0.0, 10, seed=5).draw()
+    np.testing.assert_array_equal(data.truth, run.data.truth)
+    X, y = data.inputs, data.targets
+    expected = np.linalg.norm(X.T @ np.linalg.solve(X @ X.T, y) - data.truth) / np.linalg.norm(data.truth)
+    assert depth.squares_error(run, 18) == pytest.approx(expected)
+    assert depth.squares_error(run, 18) < depth.squares_error(run)

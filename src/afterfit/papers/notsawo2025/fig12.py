@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 __all__ = ["Fig12"]
 
 _ALPHA, _BETA = 0.1, 1e-5  # D.1; ζ = 10⁻⁶ is that of `descent`
-_ALPHAS = (0.1, 10**-1.5)  # of the law
 _STRONGER = 1e-3  # β of the many draws, which go ten times as far in a tenth of the steps
 _FOUND = 0.05  # of that penalty, which leaves one or two hundredths
 _NEAR = 0.05  # how near an exponent is to be, as in Fig. 4
@@ -77,46 +76,43 @@ class Fig12(Entry):
 
     def runs(self, scale: str) -> dict[str, af.Experiment | Mapping[object, af.Experiment]]:
         if scale == "paper":
-            n, steps, draws, fewer, seeds = 100, 1_000_000, range(40, 50), (20, 30), (5, 6, 7)
+            n, steps, beta, fewer, seeds, draws, seen = 100, 1_000_000, _BETA, (20, 30), (5, 6, 7), range(40, 50), 200
             sizes = [(s, N) for N in (30, 10, 20, *range(40, 101, 10)) for s in (5, 1, 10, 15)]
-            strengths = (10**-4.5, 1e-4)
-        else:
-            n, steps, draws, fewer, seeds = 30, 300_000, range(40, 50), (6, 12), (5, 6)
-            sizes = [(2, 12), (4, 12), (2, 6)]
-            strengths = (1e-4, 10**-3.5)
+            alphas, strengths, short, free = (0.1, 10**-1.5), (10**-4.5, 1e-4), steps // 10, 50_000
+        else:  # a larger β, and as many steps for all: of one method and N all go together
+            n, steps, beta, fewer, seeds, draws, seen = 30, 80_000, 3 * _BETA, (6, 12), (5, 6), range(40, 48), 200
+            sizes = [(2, 12), (2, 6)]
+            alphas, strengths, short, free = (0.1, 0.2), (1e-4, 10**-3.5), steps, steps
         s, N = sizes[0]
-        first = _by("projected", descent(measured(n, s, N), _ALPHA, _BETA, steps, seed=2))
+        first = descent(_task(n, s, N), _ALPHA, beta, steps, 2, seen)
 
         # As many for all, so that they go together: enough for the smallest αβ.
-        tries = [descent(measured(n, s, N), _ALPHA, _BETA, 1, seed) for seed in seeds]
-        enough = 2.5 * max(gap(each.draw()) for each in tries) / (min(_ALPHAS) * min(strengths)) + 200 / min(_ALPHAS)
+        tries = [descent(_task(n, s, N), _ALPHA, beta, 1, seed) for seed in seeds]
+        enough = 2.5 * max(gap(each.draw()) for each in tries) / (min(alphas) * min(strengths)) + 200 / min(alphas)
         return {
             "sizes": {
-                _Size(method, s, N): _by(method, descent(measured(n, s, N), _ALPHA, _BETA, steps, seed=2))
+                _Size(method, s, N): _by(method, descent(_task(n, s, N), _ALPHA, beta, steps, 2, seen))
                 for (s, N), method in itertools.product(sizes, _METHODS)
             },
             "laws": {
-                _At(method, α, β, seed): _by(method, descent(measured(n, s, N), α, β, enough, seed))
-                for method, α, β, seed in itertools.product(_METHODS, _ALPHAS, strengths, seeds)
+                _At(method, α, β, seed): _by(method, descent(_task(n, s, N), α, β, max(enough, short), seed, seen))
+                for method, α, β, seed in itertools.product(_METHODS, alphas, strengths, seeds)
             },
             "draws": {
-                _Draw(method, N, seed): _by(
-                    method, descent(measured(n, s, N), _ALPHA, _STRONGER, steps // 10, seed, observations=20)
-                )
+                _Draw(method, N, seed): _by(method, descent(_task(n, s, N), _ALPHA, _STRONGER, short, seed, seen))
                 for method, N, seed in itertools.product(_METHODS, fewer, draws)
             },
             "free": {
-                method: _by(method, first.set({"penalty.strength": 0.0, "dynamics.steps": 50_000}))
-                for method in _METHODS
+                method: _by(method, first.set({"penalty.strength": 0.0, "dynamics.steps": free})) for method in _METHODS
             },
             "larger": _by(
                 "proximal",
                 first.set(
                     {
-                        "task.scale": _TIMES / float(np.sqrt(n)),
-                        "penalty.strength": _TIMES * _BETA,
+                        "task.scale": _TIMES * first.to_dict()["task"]["scale"],
+                        "penalty.strength": _TIMES * beta,
                         "init.scale": _TIMES * 1e-6,
-                        "dynamics.steps": 1000,
+                        "dynamics.steps": 1000 if scale == "paper" else steps,
                     }
                 ),
             ),
@@ -265,6 +261,11 @@ class Fig12(Entry):
     def ista(self, cells: dict[str, list[Recovery]], larger: af.Run) -> list[af.Run]:
         """Soft thresholding on a* as it is and 1024 times as large, with α ≤ 1/L."""
         return [cells["proximal"][0].run, larger]
+
+
+def _task(n: int, s: int, N: int) -> af.tasks.SparseRecovery:
+    """The notebook's task, with the size of a* said: one that is larger goes with the others."""
+    return measured(n, s, N).replace(scale=float(n**-0.5))
 
 
 def _by(method: str, experiment: af.Experiment) -> af.Experiment:
