@@ -38,7 +38,7 @@ def test_five_poolings_leave_one_pixel_of_cifar10():
 
 
 def test_step_sizes_move_outputs_by_the_same_share_whatever_alpha():
-    """The first step of a net of degree D from αw₀, over its outputs there, is that from w₀ where targets do not count."""
+    """The first step of a net of degree D from αw₀, over its outputs there, is that from w₀, but for targets."""
     net = af.models.ConvNet("3-M-2")
     images = np.random.default_rng(0).random((4, 6, 6, 1))
     start = net.initialise(af.inits.He(1.0, "uniform"), Signature((6, 6, 1), (2,)), np.random.default_rng(1))

@@ -141,10 +141,9 @@ class Fig35(Entry):
     @claim(
         "under ℓ₂ and under the nuclear norm it does as well",
         says="App. H.3.4: for ℓ₂ and ℓ_* results are similar",
-        changed=f"{_CHANGED}. β of ℓ₂ and ℓ_* was halved after seed 31, where t₂ was 3.5 times t₁; ℓ_* has 100 units in "
-        "place of 60 since seed 51, where it was 2.6 times t₁, and β = 0.1 in place of 0.14 since seed 61, where it "
-        "was"
-        "4.94 times t₁",
+        changed=f"{_CHANGED}. β of ℓ₂ and ℓ_* was halved after seed 31, where t₂ was 3.5 times t₁; ℓ_* has 100 units "
+        "in place of 60 since seed 51, where it was 2.6 times t₁, and β = 0.1 in place of 0.14 since seed 61, where it "
+        "was 4.94 times t₁",
     )
     def others_grok(self, nets: _Runs, paths: _Paths) -> Finding:
         return _grok(nets, _of("ℓ₂", paths) | _of("ℓ_*", paths))

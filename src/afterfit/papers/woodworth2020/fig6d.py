@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -54,7 +55,7 @@ class Fig6d(Entry):
         "beside it, which App. B.2 takes for the net of which only the output layer is trained: here are that one, and "
         "the kernel predictor itself, the net linearised where it starts, trained in the same way. The paper has "
         "64-M-128-M-256-256-M-512-512-M-512-M-FC on 50 000 images of CIFAR-10 and 2000 epochs of batches of 128 with "
-        "steps of 10⁻⁴, which takes two cores months. What the ledger says at paper scale was seen with a quarter of "
+        "steps of 10⁻⁴, far more than two cores have time for. What the ledger says at paper scale was seen with a quarter of "
         "the channels, 16-M-32-M-64-64-M-128-128-M-128-M-FC, on 256 images in 150 epochs, of CIFAR-10 where it is on "
         "this machine (`afterfit data fetch cifar10`), else of Fashion-MNIST, whose odd sides keep their last row in "
         "pooling. Steps are 0.1·α⁻⁶, so that as many are enough for every α: f is homogeneous of degree D = 8 in its "
@@ -202,6 +203,5 @@ def _slower(times: dict[At, float]) -> Finding:
     said = ", ".join(f"{min(of):.2g} to {max(of):.2g} at α = {α:g}" for α, of in zip(grid, ranges, strict=True))
     return Finding(
         f"99 % of training images are fitted after {said}",
-        bool(np.all(np.isfinite(ranges)))
-        and all(min(slow) > max(fast) for slow, fast in zip(ranges, ranges[1:], strict=False)),
+        bool(np.all(np.isfinite(ranges))) and all(min(slow) > max(fast) for slow, fast in itertools.pairwise(ranges)),
     )
