@@ -37,8 +37,8 @@ _BATCH = {"paper": 256, "quick": 32}
 _SMALL, _LARGE = 2.0, 50.0
 _LOSS = 1e-5
 # Step sizes were searched, (0.5, 0.01, 0.05, ...), for each α. So they were here, on one other draw, seed 100: at paper
-# scale of 0.05, 0.2 and 0.5 for α = 1 and of 0.01, 0.05, 0.2 and 0.5 for α = 50, in 300 to 500 steps. For the last layer
-# alone 0.05 was tried; for the other α nothing, but that 0.2 fits all images at ½.
+# scale of 0.05, 0.2 and 0.5 for α = 1 and of 0.01, 0.05, 0.2 and 0.5 for α = 50, in 300 to 500 steps. For the last
+# layer alone 0.05 was tried; for the other α nothing, but that 0.2 fits all images at ½.
 _RATES = {"paper": {0.5: 0.2, 1.0: 0.2, 2.0: 0.2}, "quick": {}}
 _RATE = {"paper": 0.05, "quick": 0.1}
 # What is ours: how many images and steps there is time for, the grid of α (a picture in the paper), and the draws.
