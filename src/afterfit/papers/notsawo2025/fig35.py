@@ -253,7 +253,7 @@ def _later(knob: str, times: Mapping[_At, float]) -> Finding:
 
 _LOOKS: tuple[dict[str, Any], ...] = (
     {"color": "#D55E00", "ls": "-"},
-    {"color": "#0072B2", "ls": (0, (5, 1.5, 1, 1.5))},
+    {"color": "#0072B2", "ls": "--"},
     {"color": "#009E73", "ls": "-."},
     {"color": "0.45", "ls": ":"},
 )
@@ -263,10 +263,11 @@ def _show(ax: Axes, runs: Mapping[str, af.Run], title: str, over: str = "time") 
     """Test accuracies over time, or over steps, and the training accuracy of the first."""
     first = next(iter(runs.values()))
     train = first.curves.isel(time=slice(1, None))
-    ax.plot(train[over], train["train_accuracy"], color="0.6", ls="--", lw=1.3, label="training, " + next(iter(runs)))
+    ax.plot(train[over], train["train_accuracy"], color="0.6", lw=1, label="training, " + next(iter(runs)))
     for (label, run), look in zip(runs.items(), _LOOKS, strict=False):
-        curves = run.curves.isel(time=slice(1, None))
-        ax.plot(curves[over], curves["test_accuracy"], lw=1.8, label=f"test, {label}", **look)
+        curves, free = run.curves.isel(time=slice(1, None)), run.spec["penalty"]["strength"] == 0
+        style = _LOOKS[-1] if free else look
+        ax.plot(curves[over], curves["test_accuracy"], lw=1.8, label=f"test, {label}", **style)
     ax.set(ylabel="accuracy", ylim=(0, 1.03))
     if over == "time":
         af.plot.log_time_axes(ax)
@@ -299,5 +300,5 @@ def _show_times(ax: Axes, paths: _Paths) -> None:
             style: dict[str, Any] = {"marker": marker, "mec": look["color"], "mfc": filled, "ls": "", "ms": 6}
             label = f"$t_{name[1]}$, {_NAMES[norm]}"
             ax.plot([at.β / largest for at in of], [getattr(p, name) for p in of.values()], label=label, **style)
-    ax.set(xscale="log", yscale="log", xlabel=r"$\beta$ over the largest of its norm", ylabel="steps")
+    ax.set(xlim=(0, 1.1), yscale="log", xlabel=r"$\beta$ over the largest of its norm", ylabel="steps")
     ax.set_title(rf"$t_1$ and $t_2$, $\alpha={α:g}$", pad=18)
