@@ -57,11 +57,11 @@ class Fig6d(Entry):
         "64-M-128-M-256-256-M-512-512-M-512-M-FC on 50 000 images of CIFAR-10 and 2000 epochs of batches of 128 with "
         "steps of 10⁻⁴, more than two cores have time for. What the ledger says at paper scale was seen with a quarter "
         "of the channels, 16-M-32-M-64-64-M-128-128-M-128-M-FC, on 256 images in 150 epochs, of CIFAR-10 where it is "
-        "on this machine (`afterfit data fetch cifar10`), else of Fashion-MNIST, whose odd sides keep their last row in "
-        "pooling. Steps are 0.1·α⁻⁶, so that as many are enough for every α: f is homogeneous of degree D = 8 in its "
-        "weights, a step moves it by the step size times α^(2D−2), which with α^(2−D) is the same share of f whatever "
-        "α. At α = 1 the time, steps times their size, is 30 where the paper's is 78. Left out in the paper and chosen "
-        "here: α from 1 to 2, three draws."
+        "on this machine (`afterfit data fetch cifar10`), else of Fashion-MNIST, whose odd sides keep their last row "
+        "in pooling. Steps are 0.1·α⁻⁶, so that as many are enough for every α: f is homogeneous of degree D = 8 in "
+        "its weights, a step moves it by the step size times α^(2D−2), which with α^(2−D) is the same share of f "
+        "whatever α. At α = 1 the time, steps times their size, is 30 where the paper's is 78. Left out in the paper "
+        "and chosen here: α from 1 to 2, three draws."
     )
 
     def runs(self, scale: str) -> dict[str, dict[At, af.Experiment]]:
