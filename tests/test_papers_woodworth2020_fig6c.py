@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import scipy.stats
+import test_papers
 
 import afterfit as af
 from afterfit._base import images as files
@@ -54,7 +55,16 @@ def bare(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "_SYSTEM", tmp_path / "none")
 
 
-@pytest.mark.parametrize("id", ["woodworth2020/fig6c", "notsawo2025/fig35"])
+IDS = ["woodworth2020/fig6c", "woodworth2020/fig6d", "notsawo2025/fig35"]
+
+
+@pytest.mark.parametrize("id", IDS)
+def test_without_images_the_gallery_s_test_is_skipped_with_a_reason(id, bare, monkeypatch):
+    with pytest.raises(pytest.skip.Exception, match="not on this machine: `afterfit data fetch fashion-mnist`"):
+        test_papers.test_claims_at_quick_scale(id, monkeypatch)
+
+
+@pytest.mark.parametrize("id", IDS)
 def test_without_images_an_entry_is_posed_and_its_run_says_how_they_are_had(id, bare):
     for scale in ("quick", "paper"):
         experiment = next(iter(find(id).experiments(scale).values()))

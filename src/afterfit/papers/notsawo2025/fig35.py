@@ -28,20 +28,28 @@ class _Size(NamedTuple):
     units: int
     batch: int | None
     steps: int
+    start: float  # ζ
 
 
 # App. H.3.4: N = 1000 images, B·ReLU(Ax) without biases, ℓ₁ (Fig. 35), ℓ₂ and ℓ_* (in words); Adam, as all of App. H.3.
-# There is no code, and no other number. What was chosen, on seeds 100 to 102:
-_SIZES = {"paper": _Size(1000, 500, 100, 8000), "quick": _Size(64, 150, None, 2000)}
-_NUCLEAR = {"paper": _Size(200, 200, None, 3000), "quick": _Size(64, 150, None, 1300)}  # singular values at every step
-_ALPHAS = {"paper": (5e-4, 1e-3), "quick": (1e-3, 2e-3)}
+# There is no code, and no other number. What was chosen, on seeds 100 to 104:
+_SIZES = {"paper": _Size(1000, 500, 100, 14000, 1.3), "quick": _Size(32, 100, None, 2000, 1.0)}
+# Under ℓ_* there are singular values at every step, so there is less of everything.
+_NUCLEAR = {"paper": _Size(100, 100, None, 3500, 1.0), "quick": _Size(32, 100, None, 1700, 1.0)}
+_ALPHAS = (7e-4, 1e-3)
 _BETAS = {
-    "paper": {"ℓ₁": (1e-4, 3e-4, 1e-3), "ℓ₂": (0.03, 0.1), "ℓ_*": (0.04, 0.08)},
-    "quick": {"ℓ₁": (5e-4, 2e-3), "ℓ₂": (0.05, 0.15), "ℓ_*": (0.04,)},
+    "paper": {"ℓ₁": (3e-5, 8e-5), "ℓ₂": (0.005, 0.012), "ℓ_*": (0.005, 0.01)},
+    "quick": {"ℓ₁": (2.5e-3, 5e-3), "ℓ₂": (0.17, 0.35), "ℓ_*": (0.05, 0.1)},
 }
-_SEEDS = range(41, 43)
-_TESTED = 2000  # test images: of two accuracies on them, the difference is known to a point
+_SEEDS = range(71, 73)
+_TESTED = {"paper": 2000, "quick": 1000}  # test images
 _GAIN, _DELAY = 0.10, 5.0  # test accuracy has to gain ten points after the fit, not before five times t₁
+_CHANGED = (
+    "at first the loss was the cross-entropy and three points were to be gained: from starts of ζ = 5 and 6 gains of 1 "
+    "to 10 points came and went with the draw, on seeds 100, 101, 21 and 22. So the loss is the squared one and ten "
+    "points are asked for, not before five times t₁. That was measured at quick scale with more images and units on "
+    "seeds 31, 41 and 42, with steps twice as long on seeds 51 and 52, and as it is now on seeds 71 and 72"
+)
 
 
 class _At(NamedTuple):
@@ -72,31 +80,25 @@ class Fig35(Entry):
         "Shown are training and test accuracy for several step sizes α and strengths β. The paper's images are of "
         "MNIST; they are where it is on this machine (`afterfit data fetch mnist`), else of Fashion-MNIST, on which "
         "what the ledger says was seen. The authors' notebooks have nothing on images, and the text says no number but "
-        "N. Chosen here: the squared loss with one-hot targets, as Liu et al. 2023 have it for grokking on MNIST, "
-        "because with the cross-entropy little is gained after the fit; 500 units, so many that the start, the normal "
-        "one of the authors' other nets, N(0, 1/outputs) of each layer, leaves its mark on what is fitted; batches of "
-        "100; pixels in [0, 1]; penalties as in the authors' other nets, ℓ₂ and nuclear norms of each matrix, not "
-        "squared; α and β by trial on other draws. Under the nuclear norm, singular values at each step, there are "
-        "200 images and 200 units. t₁ is the first step at which 99 % of the training images are "
-        "fitted, t₂ that from which on test accuracy is ten points higher than at t₁."
-    )
-    notes = (
-        "Adam divides the gradient by its size: once the images are fitted, weights are moved by about α a step "
-        "wherever the loss does not hold them, however small β is. So t₂ grows more slowly than 1/β: the exponent is "
-        "measured. With the cross-entropy and the same start test accuracy on Fashion-MNIST goes from 72 % at the fit "
-        "to 75 % (300 images, 50 units, ℓ₁, one draw)."
+        "N. Chosen here: the squared loss with one-hot targets, as Liu et al. 2023 have it for grokking on MNIST; 500 "
+        "units; the normal start of the authors' other nets, N(0, ζ²/outputs) of each layer, with ζ = 1.3, because "
+        "from a smaller one the net generalises as it fits (ζ = 1 and β = 10⁻³: 72 % at the fit and 79 % at the end) "
+        "and from a larger one it does not in time (ζ = 2: 29 % and 34 %); batches of 100; pixels in [0, 1]; penalties "
+        "as in the authors' other nets, ℓ₂ and nuclear norms of each matrix, not squared; α and β by trial. All trials "
+        "were on other draws. Under the nuclear norm, singular values at each step, there are 100 images, 100 units "
+        "and ζ = 1. t₁ is the first observed step at which 99 % of the training images are fitted, t₂ that from which "
+        "on test accuracy is ten points higher than at t₁."
     )
 
     def runs(self, scale: str) -> dict[str, dict[_At, af.Experiment]]:
-        α, (first, *_) = _ALPHAS[scale][-1], _SEEDS
+        α, (first, *_) = _ALPHAS[-1], _SEEDS
         betas = _BETAS[scale]
         penalised = [_At("ℓ₁", α, β, seed) for β in betas["ℓ₁"] for seed in _SEEDS]
-        penalised += [_At("ℓ₁", slower, betas["ℓ₁"][-1], first) for slower in _ALPHAS[scale][:-1]]
+        penalised += [_At("ℓ₁", slower, betas["ℓ₁"][-1], seed) for slower in _ALPHAS[:-1] for seed in _SEEDS]
         penalised += [_At(norm, α, β, first) for norm in ("ℓ₂", "ℓ_*") for β in betas[norm]]
-        free = [_At("ℓ₁", α, 0.0, seed) for seed in _SEEDS[:1]]
         return {
             "nets": {at: _posed(scale, at) for at in penalised},
-            "free": {at: _posed(scale, at) for at in free},
+            "free": {at: _posed(scale, at) for at in [_At("ℓ₁", α, 0.0, first)]},
         }
 
     def picture(self, nets: _Runs, free: _Runs, paths: _Paths) -> Figure:
@@ -124,7 +126,11 @@ class Fig35(Entry):
     def free_paths(self, free: _Runs) -> _Paths:
         return {at: _path(run) for at, run in free.items()}
 
-    @claim("under ℓ₁ the net groks", says="Fig. 35; §4: a similar phenomenon on a two-layer ReLU MLP trained on MNIST")
+    @claim(
+        "under ℓ₁ the net groks",
+        says="Fig. 35; §4: a similar phenomenon on a two-layer ReLU MLP trained on MNIST",
+        changed=_CHANGED,
+    )
     def groks(self, nets: _Runs, paths: _Paths) -> Finding:
         return _grok(nets, _of("ℓ₁", paths))
 
@@ -135,13 +141,14 @@ class Fig35(Entry):
     @claim(
         "under ℓ₂ and under the nuclear norm it does as well",
         says="App. H.3.4: for ℓ₂ and ℓ_* results are similar",
-        changed="at quick scale β of ℓ₂ and ℓ_* was twice as large until on seed 31 t₂ was 3.5 "
-        "times t₁; measured since on seeds 41 and 42",
+        changed=f"{_CHANGED}. β of ℓ₂ and ℓ_* was halved after seed 31, where t₂ was 3.5 times t₁; ℓ_* has 100 units "
+        "in place of 60 since seed 51, where it was 2.6 times t₁, and β = 0.1 in place of 0.14 since seed 61, where it "
+        "was 4.94 times t₁",
     )
     def others_grok(self, nets: _Runs, paths: _Paths) -> Finding:
         return _grok(nets, _of("ℓ₂", paths) | _of("ℓ_*", paths))
 
-    @control(others_grok, "no penalty")
+    @control(others_grok, "no penalty, on the net of ℓ₁ and ℓ₂")
     def does_not_grok_either(self, free: _Runs, free_paths: _Paths) -> Finding:
         return _grok(free, free_paths)
 
@@ -157,7 +164,7 @@ class Fig35(Entry):
     def later_with_alpha(self, paths: _Paths) -> Finding:
         return _later("α", {at: path.t2 for at, path in paths.items()})
 
-    @control(later_with_alpha, "the number of steps times α², which undoes more than α does")
+    @control(later_with_alpha, "the number of steps times α²")
     def not_later_in_time(self, paths: _Paths) -> Finding:
         return _later("α", {at: at.α**2 * path.t2 for at, path in paths.items()})
 
@@ -169,13 +176,13 @@ def _posed(scale: str, at: _At) -> af.Experiment:
     kinds = {"ℓ₁": af.penalties.L1, "ℓ₂": af.penalties.Frobenius, "ℓ_*": af.penalties.Nuclear}
     size = (_NUCLEAR if at.norm == "ℓ_*" else _SIZES)[scale]
     return af.Experiment(
-        task=images("mnist", scale, n=size.images, n_test=_TESTED, loss_name="squared", generalise=0.5),
+        task=images("mnist", scale, n=size.images, n_test=_TESTED[scale], loss_name="squared", generalise=0.5),
         model=af.models.MLP((size.units,)),
         penalty=kinds[at.norm](at.β),
         dynamics=af.dynamics.Adam(at.α, size.steps, batch=size.batch),
-        init=af.inits.ScaledGaussian(1.0),
+        init=af.inits.ScaledGaussian(size.start),
         seed=at.seed,
-        observations=40,
+        observations=30,
     )
 
 
@@ -246,7 +253,7 @@ def _later(knob: str, times: Mapping[_At, float]) -> Finding:
 
 _LOOKS: tuple[dict[str, Any], ...] = (
     {"color": "#D55E00", "ls": "-"},
-    {"color": "#0072B2", "ls": (0, (5, 1.5, 1, 1.5))},
+    {"color": "#0072B2", "ls": "--"},
     {"color": "#009E73", "ls": "-."},
     {"color": "0.45", "ls": ":"},
 )
@@ -256,10 +263,11 @@ def _show(ax: Axes, runs: Mapping[str, af.Run], title: str, over: str = "time") 
     """Test accuracies over time, or over steps, and the training accuracy of the first."""
     first = next(iter(runs.values()))
     train = first.curves.isel(time=slice(1, None))
-    ax.plot(train[over], train["train_accuracy"], color="0.6", ls="--", lw=1.3, label="training, " + next(iter(runs)))
+    ax.plot(train[over], train["train_accuracy"], color="0.6", lw=1, label="training, " + next(iter(runs)))
     for (label, run), look in zip(runs.items(), _LOOKS, strict=False):
-        curves = run.curves.isel(time=slice(1, None))
-        ax.plot(curves[over], curves["test_accuracy"], lw=1.8, label=f"test, {label}", **look)
+        curves, free = run.curves.isel(time=slice(1, None)), run.spec["penalty"]["strength"] == 0
+        style = _LOOKS[-1] if free else look
+        ax.plot(curves[over], curves["test_accuracy"], lw=1.8, label=f"test, {label}", **style)
     ax.set(ylabel="accuracy", ylim=(0, 1.03))
     if over == "time":
         af.plot.log_time_axes(ax)
@@ -292,5 +300,5 @@ def _show_times(ax: Axes, paths: _Paths) -> None:
             style: dict[str, Any] = {"marker": marker, "mec": look["color"], "mfc": filled, "ls": "", "ms": 6}
             label = f"$t_{name[1]}$, {_NAMES[norm]}"
             ax.plot([at.β / largest for at in of], [getattr(p, name) for p in of.values()], label=label, **style)
-    ax.set(xscale="log", yscale="log", xlabel=r"$\beta$ over the largest of its norm", ylabel="steps")
+    ax.set(xlim=(0, 1.1), yscale="log", xlabel=r"$\beta$ over the largest of its norm", ylabel="steps")
     ax.set_title(rf"$t_1$ and $t_2$, $\alpha={α:g}$", pad=18)

@@ -33,19 +33,24 @@ __all__ = ["Fig6c"]
 
 # App. B.2: 5000 units, batches of 256, the two levels of α, and the loss that every net came below.
 _UNITS = {"paper": 5000, "quick": 300}
-_BATCH = {"paper": 256, "quick": 64}
+_BATCH = {"paper": 256, "quick": 32}
 _SMALL, _LARGE = 2.0, 50.0
 _LOSS = 1e-5
-# Step sizes were searched, (0.5, 0.01, 0.05, ...): these are the best for small α and for large ones, on seeds 100 and
-# 101. A step moves f by the square of the features, which is as large as there are units.
-_RATES = {"paper": {0.5: 0.05, 1.0: 0.05, 2.0: 0.05}, "quick": {}}
-_RATE = {"paper": 0.01, "quick": 0.1}
+# Step sizes were searched, (0.5, 0.01, 0.05, ...), for each α. So they were here, on one other draw, seed 100: at paper
+# scale of 0.05, 0.2 and 0.5 for α = 1 and of 0.01, 0.05, 0.2 and 0.5 for α = 50, in 300 to 500 steps. For the last
+# layer alone 0.05 was tried; for the other α nothing, but that 0.2 fits all images at ½.
+_RATES = {"paper": {0.5: 0.2, 1.0: 0.2, 2.0: 0.2}, "quick": {}}
+_RATE = {"paper": 0.05, "quick": 0.1}
 # What is ours: how many images and steps there is time for, the grid of α (a picture in the paper), and the draws.
-_IMAGES = {"paper": 512, "quick": 256}
-_TESTED = {"paper": None, "quick": 2000}
-_STEPS = {"paper": 1000, "quick": 600}
+_IMAGES = {"paper": 512, "quick": 128}
+_TESTED = {"paper": 2000, "quick": 1000}
+_STEPS, _OBSERVED = {"paper": 600, "quick": 300}, {"paper": 20, "quick": 10}
 _ALPHAS = {"paper": (0.5, 1.0, 2.0, 10.0, 50.0, 100.0), "quick": (1.0, 2.0, 50.0, 100.0)}
-_SEEDS = range(21, 24)
+_SEEDS = {"paper": range(21, 24), "quick": range(31, 36)}
+# What was seen at quick scale before, of 128 images.
+_CHANGED = (
+    "at quick scale there were three draws at first, seeds 21 to 23: {}. Since then there are five, seeds 31 to 35"
+)
 
 
 class Fig6c(Entry):
@@ -56,25 +61,25 @@ class Fig6c(Entry):
         "A ReLU net with one hidden layer of 5000 units is trained by SGD with batches of 256 on the cross-entropy of "
         "images, from α times He's N(0, 2/n_in), until it takes all training images for what they are. Shown over α is "
         "its test error, and that of the same net of which only the output layer is trained, a linear predictor on "
-        "random features. The paper has all 60 000 images of MNIST. Two cores have no time for that: 512 are drawn, of "
-        "MNIST where it is on this machine (`afterfit data fetch mnist`), else of Fashion-MNIST. What the ledger says "
-        "was seen on Fashion-MNIST. Left out in the paper and chosen here: no biases, pixels in [0, 1], α from ½ to "
-        "100, three draws of images and start. Its step sizes were the best for each α on the test images; here they "
-        "were searched on other draws than those reported."
+        "random features: the caption's kernel predictor is that one (App. B.2). The paper has all 60 000 images of "
+        "MNIST. Two cores have no time for that: 512 are drawn, 600 steps are made, and 2000 test images are looked "
+        "at, of MNIST where it is on this machine (`afterfit data fetch mnist`), else of Fashion-MNIST. What the "
+        "ledger says was seen on Fashion-MNIST. Left out in the paper and chosen here: no biases, pixels in [0, 1], α "
+        "from ½ to 100, three draws of images and start. Its step sizes were the best for each α on the test images; "
+        "here they were searched on another draw than those reported, for α = 1 and α = 50."
     )
     notes = (
-        "f is homogeneous of degree 2 in its weights, and so is its tangent kernel: with the same step size, each step "
-        "changes f by the same share of what it is at the start, whatever α. From α of about 10 on nothing changes any "
-        "more but the loss. Each image then is learnt by undoing f(w₀) where it is, which says little of other images: "
-        "the error is that of what is left of f(w₀), and larger than that of a linear predictor on the random features."
+        "f is homogeneous of degree 2 in its weights, and so is its tangent kernel: with the same step size, a step "
+        "that moves each output's error by as much changes f by the same share of what it is at the start, whatever α."
     )
 
     def runs(self, scale: str) -> dict[str, dict[At, af.Experiment]]:
-        grid = [At(α, seed) for α in _ALPHAS[scale] for seed in _SEEDS]
+        grid = [At(α, seed) for α in _ALPHAS[scale] for seed in _SEEDS[scale]]
+        starts = [At(1.0, seed, "last") for seed in _SEEDS[scale]]
         net = af.models.MLP((_UNITS[scale],))
         return {
             "nets": {at: _posed(scale, at, net) for at in grid},
-            "last": {at._replace(kind="last"): _posed(scale, at, af.models.LastLayer(net)) for at in grid if at.α == 1},
+            "last": {at: _posed(scale, at, af.models.LastLayer(net)) for at in starts},
         }
 
     def picture(self, nets: Runs, ends: Ends, last_ends: Ends) -> Figure:
@@ -86,7 +91,8 @@ class Fig6c(Entry):
         for α in (_SMALL, _LARGE):
             over_alpha.axvline(α, color="0.8", lw=1, zorder=0)
         over_alpha.set(ylim=(0, None))
-        show_path(path, {at: nets[at] for at in (At(_SMALL, _SEEDS[0]), At(_LARGE, _SEEDS[0]))})
+        seed = min(at.seed for at in nets)
+        show_path(path, {at: nets[at] for at in (At(_SMALL, seed), At(_LARGE, seed))})
         af.plot.legend_below(over_alpha, path)
         return figure
 
@@ -126,6 +132,7 @@ class Fig6c(Entry):
     @claim(
         "the test error is higher for α ≥ 50 than for α ≤ 2",
         says="App. B.2: ≈ 1.4 % error for α ≤ 2, and ≈ 2.4 % error for α ≥ 50, of MNIST with 60 000 images",
+        changed=_CHANGED.format("8.68 in [−6.1, 23.5] points, above 0 in 3 of 3"),
     )
     def rises(self, ends: Ends) -> Finding:
         return rise(ends, _SMALL, _LARGE)
@@ -171,10 +178,8 @@ class Fig6c(Entry):
     @claim(
         "for α ≤ 2 a net is better than its last layer alone",
         says="App. B.2: ≈ 1.4 % error for α ≤ 2, 2.7 % when training only the output layer",
-        fails={
-            "quick": "of 256 images of Fashion-MNIST too few are seen for that: 25.6 % against 26.6 %, the difference "
-            "1.08 in [−2.06, 4.23] points, above 0 in 2 of 3 draws"
-        },
+        changed=_CHANGED.format("2.2 in [−0.689, 5.09] points, above 0 in 3 of 3")
+        + ". Before that 256 images had been drawn: 1.08 in [−2.06, 4.23] points, above 0 in 2 of 3",
     )
     def is_better(self, ends: Ends, last_ends: Ends) -> Finding:
         return differ(("of the last layer alone", errors(last_ends)), ("of nets, α ≤ 2", errors(ends, high=_SMALL)))
@@ -189,14 +194,14 @@ class Fig6c(Entry):
 
 
 def _posed(scale: str, at: At, model: af.models.Model) -> af.Experiment:
-    rate = _RATES[scale].get(at.α, _RATE[scale])
+    rate = _RATE[scale] if at.kind == "last" else _RATES[scale].get(at.α, _RATE[scale])
     return af.Experiment(
         task=images("mnist", scale, n=_IMAGES[scale], n_test=_TESTED[scale]),
         model=model,
         dynamics=af.dynamics.SGD(rate, _STEPS[scale], batch=_BATCH[scale]),
         init=af.inits.He(at.α),
         seed=at.seed,
-        observations=20,
+        observations=_OBSERVED[scale],
     )
 
 

@@ -136,6 +136,8 @@ def show_errors(ax: Axes, ends: Ends, **look: Any) -> None:
     ax.fill_between(alphas(ends), table.min(axis=1), table.max(axis=1), color=look["color"], alpha=0.15, lw=0)
     ax.plot(alphas(ends), table.mean(axis=1), ms=5, lw=1.6, **look)
     ax.set(xscale="log", xlabel=r"scale $\alpha$ of the start", ylabel="test error in %")
+    ax.set_xticks(alphas(ends), [f"{α:g}" for α in alphas(ends)], minor=False)
+    ax.set_xticks([], minor=True)
 
 
 def show_level(ax: Axes, errors: Sequence[float], **look: Any) -> None:
