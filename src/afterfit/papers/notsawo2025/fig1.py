@@ -99,7 +99,7 @@ class Fig1(Entry):
         free = [Cell("l1", setting.lr, 0.0, SEEDS[0])]
         return {"descents": {cell: descent(cell) for cell in cells}, "free": {cell: descent(cell) for cell in free}}
 
-    def picture(self, descents: dict[Cell, af.Run], strongest: dict[str, list[af.Run]], scale: str) -> Figure:
+    def picture(self, descents: dict[Cell, af.Run], strongest: dict[str, list[af.Run]]) -> Figure:
         figure = af.plot.Figure(figsize=(14, 9), layout="constrained")
         top, bottom = figure.subplots(2, 3)
         for ax, (norm, symbol) in zip(top, NORMS.items(), strict=True):
@@ -109,7 +109,6 @@ class Fig1(Entry):
                     groups.setdefault(cell.β, []).append(run)
             accuracy_fan(ax, groups, r"\beta")
             af.plot.mark_phases(ax, in_steps(groups[max(groups)][0]))
-            ax.set_xlim(1, SETTING[scale].steps[norm])
             ax.set_title(f"penalty {symbol}: training (dashed), test (solid)", fontsize="medium", pad=18)
             af.plot.legend_below(ax, ncols=3)
         _draw_norms(bottom, strongest["l1"])
