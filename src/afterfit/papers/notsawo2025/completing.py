@@ -245,6 +245,8 @@ class Completion(Entry):
     @claim(
         "they die in the course of time: the last is dead three times as late as the first or later, on every draw",
         says="a multiscale singular value decay phenomenon",
+        changed="It is a part of the row before, asked of all draws after that had failed at paper scale, on draw 5; 6 "
+        "and 7 had not been seen.",
     )
     def die_over_time(self, slowest: list[af.Run], scale: str) -> Finding:
         return over_time([(run, run.curves["singular_values"].values) for run in slowest], SETTINGS[scale].rank)
