@@ -254,7 +254,7 @@ def stairs(shallow: Sequence[af.Run], deep: Mapping[int, Sequence[af.Run]]) -> F
         for L, runs in deep.items():
             own = [_plateaus(run.curves["time"].values, run.curves[name].values) for run in runs]
             table = [[sum(k > 0 for k in each), sum(k == 0 for k in each)] for each in (own, none)]
-            _, p = fisher_exact(table, alternative="greater")
+            p = float(np.asarray(fisher_exact(table, alternative="greater"))[1])
             right.append(p <= 0.025)
             words.append(f"{table[0][0]} of {len(own)} (L={L}, up to {max(own)} of them, p = {p:.1g})")
     return Finding("errors with plateaus on their way, " + ", ".join(words), all(right))

@@ -11,7 +11,7 @@ import afterfit as af
 from afterfit.papers import Entry, Finding, claim, control, once
 from afterfit.papers._measure import share
 from afterfit.papers.notsawo2025 import PAPER
-from afterfit.papers.notsawo2025.recovery import CLOSE, GOAL, descent, least_l1_recovers, measured
+from afterfit.papers.notsawo2025.recovery import CLOSE, descent, least_l1_recovers, measured
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -139,8 +139,9 @@ class Fig24(Entry):
         }
 
     def picture(self, ways: dict[int, _Way]) -> Figure:
-        figure = af.plot.Figure(figsize=(14, 8), layout="constrained")
-        axes = figure.subplots(2, (len(ways) + 2) // 2, squeeze=False).ravel()
+        rows = 1 if len(ways) < 3 else 2
+        figure = af.plot.Figure(figsize=(14, 4.2 * rows), layout="constrained")
+        axes = figure.subplots(rows, -(-(len(ways) + 1) // rows), squeeze=False).ravel()
         errors, *panels = axes
         first = next(iter(ways.values()))
         for ax, (N, way) in zip(panels, sorted(ways.items()), strict=False):
@@ -155,7 +156,7 @@ class Fig24(Entry):
         errors.plot(curves["time"], curves["test_error"], **af.plot.TEST, label="recovery")
         errors.set(yscale="log", ylabel=f"relative error, $N={len(first.run.data.targets)}$")
         af.plot.log_time_axes(errors)
-        af.plot.mark_phases(errors, first.run.diagnose(fit=GOAL, generalise=GOAL))
+        af.plot.mark_phases(errors, first.run.diagnose(fit=CLOSE, generalise=CLOSE))
         errors.legend(frameon=False, fontsize="small", loc="lower left")
         return figure
 
