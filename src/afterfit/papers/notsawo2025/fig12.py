@@ -186,8 +186,9 @@ class Fig12(Entry):
         "both recover where and only where the linear program does",
         says="the minimum-ℓ₁ solution; a grokking-like pattern similar to the subgradient case",
         changed="The draws had β = 10⁻⁴ and seeds from 20 on, where they agreed on 18 of 20: two were on their way. It "
-        "is β = 10⁻³, on seeds from 40 on. At paper scale, with N = 20 and 30, they agreed there on 20 of 20, which "
-        "says little where the program finds a* on 17. It is N = 15 and 25, on seeds from 60 on.",
+        "is β = 10⁻³, on seeds from 40 on. At paper scale, with N = 20 and 30, projected "
+        "subgradients agreed there on 20 of 20 and soft thresholding on 18, too few for the interval where the program "
+        "finds a* on 17. It is N = 15 and 25, on seeds from 60 on.",
     )
     def recover_where_possible(self, draws: dict[_Draw, af.Run]) -> Finding:
         return _agree([(m, *_answers(run)) for (m, _, _), run in draws.items()])
