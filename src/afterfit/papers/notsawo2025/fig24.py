@@ -157,7 +157,7 @@ class Fig24(Entry):
         errors.set(yscale="log", ylabel=f"relative error, $N={len(first.run.data.targets)}$")
         af.plot.log_time_axes(errors)
         af.plot.mark_phases(errors, first.run.diagnose(fit=CLOSE, generalise=CLOSE))
-        errors.legend(frameon=False, fontsize="small", loc="lower left")
+        af.plot.legend_below(errors)
         return figure
 
     @once
@@ -352,7 +352,7 @@ def _draw_path(ax: Axes, way: _Way) -> None:
         (data.truth, "*", r"$a^*$"),
     ):
         u, v = (float(x) for x in way.plane(point))
-        look = {"ls": "", "color": "#D55E00", "ms": 12 if marker == "*" else 9}
+        look = {"ls": "", "color": "#D55E00", "ms": 12 if marker == "*" else 9, "clip_on": False}
         ax.plot([u], [v], marker=marker, mfc="none" if marker == "D" else "#D55E00", **look, label=words, zorder=3)
     ax.plot(
         [], [], "o", color="#0072B2", mfc="w", ms=5, label=f"$t_k$, even in $\\log t$ from 10 to {steps[-1]:,} steps"
