@@ -6,7 +6,7 @@ import pytest
 
 import afterfit as af
 from afterfit import papers
-from afterfit.papers.notsawo2025 import coherent, coherent_runs, completion, fig8
+from afterfit.papers.notsawo2025 import coherent, coherent_runs, coherent_scales, completion
 
 
 def _mask(rank, tau, seed, N):
@@ -23,7 +23,7 @@ def test_paper_scale_is_the_setting_of_the_notebook():
     assert vector["task"]["variance"] == 1 / vector["task"]["N"]
     assert (matrix["task"]["rows"], matrix["task"]["columns"], matrix["task"]["rank"]) == (10, 10, 2)
     assert (vector["dynamics"]["until"], matrix["dynamics"]["until"]) == (1e6, 1e7)  # 10⁷ steps of 0.1 and of 1
-    everywhere = {(at.N, at.τ) for at in fig8._vectors(fig8._SCALES["paper"])}
+    everywhere = {(at.N, at.τ) for at in coherent_scales.vectors_of(coherent_scales.SCALES["paper"])}
     assert everywhere == {(N, k / 5) for N in range(10, 101, 10) for k in range(6)}
     for run in runs["others"].values():
         assert (run.dynamics.lr, run.dynamics.steps) == (0.1, 10_000_000)

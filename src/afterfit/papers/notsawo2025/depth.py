@@ -123,7 +123,7 @@ def from_fewer(draws: Mapping[Draw, af.Run], depths: Sequence[int], errors: Mapp
     """
     some = next(iter(draws.values()))
     n, N = (some.spec["task"][name] for name in ("n", "N"))
-    words, right, more = [], [], N + N // 2
+    words, right, squares, more = [], [], [np.nan], N + N // 2
     for L in depths:
         runs = by_seed(draws, L)
         squares = [squares_error(run, more) for run in runs.values()]
@@ -254,7 +254,7 @@ def stairs(shallow: Sequence[af.Run], deep: Mapping[int, Sequence[af.Run]]) -> F
         for L, runs in deep.items():
             own = [_plateaus(run.curves["time"].values, run.curves[name].values) for run in runs]
             table = [[sum(k > 0 for k in each), sum(k == 0 for k in each)] for each in (own, none)]
-            p = float(fisher_exact(table, alternative="greater").pvalue)
+            p = float(np.asarray(fisher_exact(table, alternative="greater"))[1])
             right.append(p <= 0.025)
             words.append(f"{table[0][0]} of {len(own)} (L={L}, up to {max(own)} of them, p = {p:.1g})")
     return Finding("errors with plateaus on their way, " + ", ".join(words), all(right))

@@ -22,10 +22,10 @@ def draw_curves(ax: Axes, runs: Mapping[int, af.Run]) -> None:
     """Training and recovery error for each depth, on one draw."""
     for L, run in sorted(runs.items()):
         colour, style = _LOOKS[L]
-        curves = run.curves.isel(time=slice(1, None))
-        ax.plot(curves["time"], curves["test_error"], color=colour, ls=style, lw=2.0, label=f"recovery, $L={L}$")
+        curves, size = run.curves.isel(time=slice(1, None)), af.plot.mathtext(run.spec["init"]["scale"])
+        ax.plot(curves["time"], curves["test_error"], color=colour, ls=style, lw=2.0, label=f"$L={L}$, start ${size}$")
         ax.plot(curves["time"], np.maximum(curves["train_error"], 1e-6), color=colour, ls=style, lw=0.8)
-    ax.plot([], [], color="0.3", lw=0.8, label="training (thin)")
+    ax.plot([], [], color="0.3", lw=0.8, label="training, thin")
     ax.set(yscale="log", ylabel="relative error", ylim=(1e-5, None))
 
 

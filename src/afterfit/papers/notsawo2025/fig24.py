@@ -11,7 +11,7 @@ import afterfit as af
 from afterfit.papers import Entry, Finding, claim, control, once
 from afterfit.papers._measure import share
 from afterfit.papers.notsawo2025 import PAPER
-from afterfit.papers.notsawo2025.recovery import CLOSE, GOAL, descent, least_l1_recovers, measured
+from afterfit.papers.notsawo2025.recovery import CLOSE, descent, least_l1_recovers, measured
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -139,8 +139,9 @@ class Fig24(Entry):
         }
 
     def picture(self, ways: dict[int, _Way]) -> Figure:
-        figure = af.plot.Figure(figsize=(14, 8), layout="constrained")
-        axes = figure.subplots(2, (len(ways) + 2) // 2, squeeze=False).ravel()
+        rows = 1 if len(ways) < 3 else 2
+        figure = af.plot.Figure(figsize=(14, 4.2 * rows), layout="constrained")
+        axes = figure.subplots(rows, -(-(len(ways) + 1) // rows), squeeze=False).ravel()
         errors, *panels = axes
         first = next(iter(ways.values()))
         for ax, (N, way) in zip(panels, sorted(ways.items()), strict=False):
@@ -155,8 +156,8 @@ class Fig24(Entry):
         errors.plot(curves["time"], curves["test_error"], **af.plot.TEST, label="recovery")
         errors.set(yscale="log", ylabel=f"relative error, $N={len(first.run.data.targets)}$")
         af.plot.log_time_axes(errors)
-        af.plot.mark_phases(errors, first.run.diagnose(fit=GOAL, generalise=GOAL))
-        errors.legend(frameon=False, fontsize="small", loc="lower left")
+        af.plot.mark_phases(errors, first.run.diagnose(fit=CLOSE, generalise=CLOSE))
+        af.plot.legend_below(errors)
         return figure
 
     @once
@@ -351,7 +352,7 @@ def _draw_path(ax: Axes, way: _Way) -> None:
         (data.truth, "*", r"$a^*$"),
     ):
         u, v = (float(x) for x in way.plane(point))
-        look = {"ls": "", "color": "#D55E00", "ms": 12 if marker == "*" else 9}
+        look = {"ls": "", "color": "#D55E00", "ms": 12 if marker == "*" else 9, "clip_on": False}
         ax.plot([u], [v], marker=marker, mfc="none" if marker == "D" else "#D55E00", **look, label=words, zorder=3)
     ax.plot(
         [], [], "o", color="#0072B2", mfc="w", ms=5, label=f"$t_k$, even in $\\log t$ from 10 to {steps[-1]:,} steps"

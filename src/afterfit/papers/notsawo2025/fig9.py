@@ -267,10 +267,10 @@ class Fig9(Entry):
         "a large start with small weight decay groks for L = 2 and 3",
         says="for L ≥ 2, using a large-scale initialisation and a small but non-zero ℓ₂ regularisation results in "
         "grokking, unlike the case of L = 1, “grokking without understanding”",
-        changed="It was asked for on every draw, as at paper scale on six of six. At quick scale, by descent with a "
-        "thirtyfold β, L = 3 did not generalise on one of three draws of seeds from 81 on, and did not grok on three "
-        "of twelve of those from 101 on. It is on most draws now, by the interval of the share, there by the flow with "
-        "the same β on six of seeds from 111 on.",
+        changed="It was asked for on every draw, as at paper scale on six of six. At quick scale, by descent with 25 "
+        "to 30 times the β, L = 3 did not generalise on one of three draws of seeds from 81 on, and did not grok on "
+        "three of twelve of those from 101 on. It is on most draws now, by the interval of the share, there by the "
+        "flow with the same β on six of seeds from 111 on.",
     )
     def groks(self, large: dict[Draw, af.Run]) -> Finding:
         return depth.groks(large, (2, 3))
@@ -288,10 +288,10 @@ class Fig9(Entry):
         "from the large start the delay is reduced as L grows",
         says="when L increases, the number of steps required for the model to move from memorisation to generalisation "
         "is reduced (grokking acceleration)",
-        changed="It was asked for on every draw, as at paper scale on six of six. At quick scale, by descent with a "
-        "thirtyfold β, L = 3 did not generalise on one of three draws of seeds from 81 on, and did not grok on three "
-        "of twelve of those from 101 on. It is on most draws now, by the interval of the share, there by the flow with "
-        "the same β on six of seeds from 111 on.",
+        changed="It was asked for on every draw, as at paper scale on six of six. At quick scale, by descent with 25 "
+        "to 30 times the β, L = 3 did not generalise on one of three draws of seeds from 81 on, and did not grok on "
+        "three of twelve of those from 101 on. It is on most draws now, by the interval of the share, there by the "
+        "flow with the same β on six of seeds from 111 on.",
     )
     def accelerates(self, large: dict[Draw, af.Run]) -> Finding:
         return depth.accelerates(large, (2, 3))
