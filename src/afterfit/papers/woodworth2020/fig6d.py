@@ -173,7 +173,7 @@ def _posed(scale: str, at: At, model: af.models.Model, degree: int) -> af.Experi
     return af.Experiment(
         task=images("cifar10", scale, n=_IMAGES[scale], n_test=_TESTED[scale], flat=False),
         model=model,
-        dynamics=af.dynamics.SGD(_RATE[scale] * at.α ** (2 - degree), _STEPS[scale], _BATCH[scale]),
+        dynamics=af.dynamics.SGD(_RATE[scale] * at.α ** (2 - degree), _STEPS[scale], batch=_BATCH[scale]),
         init=af.inits.He(at.α, "uniform"),
         seed=at.seed,
         observations=12,
