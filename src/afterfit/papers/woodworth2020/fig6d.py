@@ -138,7 +138,7 @@ class Fig6d(Entry):
         )
         fitted = [end.train_accuracy for end in kernel_ends.values()]
         return Finding(
-            f"{found.measured}; the kernel predictor fits {min(fitted):.1%} to {max(fitted):.1%} of its training images",
+            f"{found.measured}; the kernel predictor fits {min(fitted):.1%} to {max(fitted):.1%} of its images",
             found.holds,
         )
 
