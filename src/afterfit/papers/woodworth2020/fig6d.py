@@ -161,13 +161,13 @@ class Fig6d(Entry):
         return differ(("of the last layer alone", last), ("of that of the next draw", np.roll(last, 1)))
 
     @claim(
-        "the smaller α, the longer training takes, in time: at one step size for all, as in the paper",
+        "the smaller α, the longer training takes, in time, which is steps times their size",
         says="Fig. 8, App. B.2: the optimization difficulties that arise from using smaller α",
     )
     def small_is_slow(self, nets: Runs) -> Finding:
         return _slower({at: _fitted(run) for at, run in nets.items()})
 
-    @control(small_is_slow, "the number of steps, each as long as its α can do with")
+    @control(small_is_slow, "the number of steps, of sizes that fall with α like α^(2−D)")
     def not_in_steps(self, nets: Runs) -> Finding:
         return _slower({at: _fitted(run) / run.spec["dynamics"]["lr"] for at, run in nets.items()})
 
