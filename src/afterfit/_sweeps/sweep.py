@@ -125,7 +125,8 @@ class Sweep:
         Not where images are found, as for its runs.
         """
         said = self.to_dict()
-        said["spec"]["task"] = self.spec.task.identity()
+        if isinstance(self.spec, Experiment):
+            said["spec"]["task"] = self.spec.task.identity()
         return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]
 
     def to_dict(self) -> dict[str, Any]:
