@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 import afterfit as af
-from afterfit.papers import Entry, Finding, claim, control, once
+from afterfit.papers import Entry, Finding, claim, control, once, passing
 from afterfit.papers.notsawo2025 import PAPER
 from afterfit.papers.notsawo2025.teacher import (
     CHANGED,
@@ -85,9 +85,9 @@ class Fig10(Entry):
         "nuclear 4000), on three draws (nuclear two)."
     )
     notes = (
-        "(1) The student starts with outputs of many times the teacher's size. Fitting the data takes from it what is "
-        "seen of that in the data, and the rest is the test error of the memorising student; what the penalty does "
-        "then is to take the rest away. N = d examples say little more of the teacher than its linear part. (2) After "
+        "(1) The student starts with a test error of 14 to 21 times that of f = 0. Fitting the data takes from it what "
+        "is seen of that in the data, and the rest is the test error of the memorising student; what the penalty does "
+        "then is to take the rest away. With N = d the least test error is 0.69 of that of f = 0. (2) After "
         "its least value the test error rises, and a strong penalty goes on to bring weights to 0, f = 0 with all of "
         "them. So the smallest test loss is at a step of its own; where the loss stays level after its fall, it is at "
         "any step. (3) Adam divides a gradient by the root of the mean of its squares: t₂ need not go like 1/(αβ), and "
@@ -160,9 +160,18 @@ class Fig10(Entry):
     @claim(
         "L2, the Frobenius norms: the smaller αβ, the longer the delay",
         says="the smaller αβ, the longer the delay (Fig. 32)",
+        fails={
+            "paper": "On draws 7 and 8 all of 14 pairs are in order, on draw 9 12 of them, where nine in ten are asked "
+            "for on every draw: α = 0.01 takes longer than 0.0055 there, 3134 beside 3063 steps with β = 0.01 and 784 "
+            "beside 722 with 0.1."
+        },
     )
     def order_l2(self, l2: _Cells) -> Finding:
         return delays_in_order(l2)
+
+    @passing(order_l2, "the two of these draws on which all pairs are in order")
+    def order_l2_of_two(self, l2: _Cells) -> Finding:
+        return delays_in_order([c for c in l2 if c.seed in (7, 8)])
 
     @control(order_l2, "the same delays with the order of β reversed")
     def no_reversed_order_l2(self, l2: _Cells) -> Finding:
