@@ -185,7 +185,7 @@ class Fig2(Entry):
         "at the largest α, too, the net does not generalise without a penalty",
         says="not in the paper, for which the penalty drives generalisation (§2.2)",
         fails={
-            "paper": "At α = 10⁻¹ it needs none: with β = 0 it fits at step 408 and generalises at 990 (seed 31), beside "
+            "paper": "At α = 10⁻¹ it needs none: with β = 0 it fits at step 408, generalises at 990 (seed 31), beside "
             "1446 with β = 10⁻⁵ and 491 with 10⁻⁴; a pilot (seed 500) at 578 and 2884."
         },
     )
