@@ -77,7 +77,8 @@ class Fig1(Entry):
         "on seed 500 with ℓ₁, 40 % of the test pairs have their mirror image in the training data, 67 % (β = 10⁻⁶) and "
         "74 % (10⁻⁵) of all test pairs were right at t₁ = 75, and t₂ was 1011 and 176: with 10⁻⁵ the long delay "
         "of the figure is gone. (2) Too strong a penalty holds the net at 0: ℓ₂ with 10⁻³ on seed 500, norm 0.1 and "
-        "training accuracy 1 % at the last step. (3) β of one norm is not β of another: the pull of ℓ₁ on a matrix of m entries has the "
+        "training accuracy 1 % at the last step. (3) β of one norm is not β of another: the pull of ℓ₁ on a "
+        "matrix of m entries has the "
         "length β√m, that of ℓ₂ has β. With m = 6208 the notebook's β = 5·10⁻⁵ of ℓ₂ is as 6·10⁻⁷ of ℓ₁."
     )
 
