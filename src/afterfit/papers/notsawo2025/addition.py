@@ -61,7 +61,7 @@ class Setting:
 # the net at 0. So two of the three here are stronger. It makes 20 002 steps and shows 6090 (ℓ₁) and 4090, at which ℓ*
 # with 5·10⁻⁵ was at 25 % (pilot): here are a few more.
 # Quick: full batches, with which α = 0.08 needs a penalty as 10⁻² does at paper scale. It fits at steps 25 to 40 and
-# generalises at some hundred, by β. Chosen on seeds from 200 on out of eight settings. ℓ₁ at 1.6·10⁻⁴ held such a net
+# generalises at some hundred, by β. Chosen on seeds from 200 on out of seven settings. ℓ₁ at 1.6·10⁻⁴ held such a net
 # (p = 31, α = 0.05) at 0 on four seeds of four.
 SETTING = {
     "paper": Setting(
