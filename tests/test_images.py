@@ -35,6 +35,7 @@ from afterfit import SpecError
 from afterfit._base import fetch as fetching
 from afterfit._base import images
 from afterfit._base.images import BATCHES, IDX_FILES, ImageSet, read, read_idx
+from afterfit.papers import _images as of_papers
 
 rng = np.random.default_rng(0)
 SET = ImageSet(
@@ -346,6 +347,7 @@ def test_bits_of_a_packed_file_that_fell_over_are_seen(tmp_path):
 
 
 def test_a_known_set_with_one_file_damaged_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(images, "_FACTS", ((3, 4, 1), 5, 20, 6))
     monkeypatch.setitem(images.PUBLISHED, "mnist", SET.sums)
     assert images.name_of(write_idx(tmp_path / "whatever")) == "mnist"
     other = SET.images.copy()
@@ -488,6 +490,55 @@ def test_a_store_has_the_run_of_images_that_were_moved(tmp_path):
     (tmp_path / "my.npz").rename(tmp_path / "moved.npz")
     same = experiment(af.tasks.Images(tmp_path / "moved.npz", n=8)).set({"dynamics.lr": 1e-3})
     assert same.id in af.Store(tmp_path / "store")
+
+
+def test_images_that_are_gone_are_said_to_be_and_how_to_have_them(tmp_path, monkeypatch):
+    """And not that another set, the only one there, has changed."""
+    task = af.tasks.Images(write_npz(tmp_path / "here.npz"), n=8)
+    (tmp_path / "here.npz").unlink()
+    write_idx(tmp_path / "others" / "another", dataclasses.replace(SET, labels=SET.labels[::-1].copy()))
+    monkeypatch.setenv("AFTERFIT_DATA", str(tmp_path / "others"))
+    with pytest.raises(SpecError, match=r"there are no images at .*here\.npz: `afterfit data path DIR`"):
+        draw(task)
+    known = next(sha for sha, name in images._NAMES.items() if name == "mnist")
+    with pytest.raises(SpecError, match="`afterfit data fetch mnist`"):
+        images.find(str(tmp_path / "here.npz"), known)
+
+
+def test_a_set_with_the_test_images_of_another_is_one_of_its_own(tmp_path, monkeypatch):
+    """Such as one with noise in its labels; only of four files one that differs is damage."""
+    noisy = dataclasses.replace(SET, labels=SET.labels[::-1].copy())
+    monkeypatch.setattr(images, "_FACTS", ((3, 4, 1), 5, 20, 6))
+    monkeypatch.setitem(images.PUBLISHED, "mnist", SET.sums)
+    assert read(write_npz(tmp_path / "noise.npz", noisy)).published is None
+    fewer = dataclasses.replace(SET, images=SET.images[:9], labels=SET.labels[:9])
+    assert len(read(write_idx(tmp_path / "fewer", fewer)).images) == 9
+    with pytest.raises(SpecError, match="train-labels-idx1-ubyte is damaged: the other files are those of mnist"):
+        read(write_idx(tmp_path / "damaged", noisy))
+
+
+def test_a_folder_whose_images_cannot_be_read_is_not_remembered(tmp_path):
+    write_npz(tmp_path / "bad" / "cut.npz")
+    content = (tmp_path / "bad" / "cut.npz").read_bytes()
+    (tmp_path / "bad" / "cut.npz").write_bytes(content[: len(content) // 2])
+    for quiet in ([], ["--quiet"]):
+        result = call("data", "path", str(tmp_path / "bad"), *quiet)
+        assert result.exit_code == 2
+        assert "holds no images that can be read" in result.output
+        assert "cut.npz" in result.output
+    assert images._remembered_places() == []
+
+
+def test_a_set_of_that_name_is_not_taken_for_the_papers(tmp_path, monkeypatch):
+    monkeypatch.setenv("AFTERFIT_DATA", str(tmp_path))
+    assert not of_papers.is_here("mnist")
+    assert of_papers.sets_here() == ""
+    write_idx(tmp_path / "mnist")
+    with pytest.raises(SpecError, match="no longer those that this task is about"):
+        of_papers.images("mnist", "paper", n=8)
+    monkeypatch.setitem(of_papers._OF_PAPERS, "mnist", SET.sha256)
+    assert of_papers.sets_here() == "mnist"
+    assert of_papers.images("mnist", "paper", n=8).sha256 == SET.sha256
 
 
 def test_a_sweep_has_the_same_name_wherever_its_images_are(tmp_path):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from conftest import flat
 
+import afterfit as af
 from afterfit._base.errors import SpecError
 from afterfit._training.experiment import Experiment
 from afterfit._training.train import prepare, train
@@ -114,11 +115,11 @@ def test_variances(init, variance, seed):
 
 
 def test_embeddings_apart_from_layers():
-    init = EmbeddingsApart(Constant(3.0), table=Uniform(2.0))
+    init = EmbeddingsApart(Gaussian(3.0), table=Uniform(2.0))
     params = initial(EmbeddingMLP(4, 5), init, Signature((2,), (900,), tokens=900))
     assert 0.98 * 2 / 30 < np.abs(params["E"]).max() <= 2 / 30  # ±2/√900
-    for name in ("W1", "W2", "b1", "b2"):
-        np.testing.assert_array_equal(params[name], 3.0)
+    drawn = np.concatenate([params[name].ravel() for name in ("W1", "W2", "b1", "b2")])
+    assert abs(np.mean(drawn**2) / 9 - 1) <= 4.5 * np.sqrt(2 / drawn.size)
 
 
 def test_identity_and_its_perturbation():
@@ -221,3 +222,18 @@ def test_a_run_goes_on_from_where_another_ended():
 def test_refusals(attempt, message):
     with pytest.raises(SpecError, match=message):
         attempt()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"init": af.inits.ZeroLastLayer(af.inits.Gaussian())}, r"ZeroLastLayer\(EmbeddingsApart\(...\)\)"),
+        ({"init": af.inits.Constant(norm=1.0)}, "draw each array by itself"),
+        ({"table": af.inits.Uniform(seed=5)}, "table has a seed of its own, 5"),
+    ],
+    ids=["wrapper", "norm", "seed"],
+)
+def test_embeddings_apart_take_starts_that_draw_each_array_by_itself(settings, message):
+    """Others would be ignored in silence."""
+    with pytest.raises(SpecError, match=message):
+        af.inits.EmbeddingsApart(**settings)

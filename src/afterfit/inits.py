@@ -330,7 +330,10 @@ class Symmetrised(_Wrapper):
 
 
 class EmbeddingsApart(_Wrapper):
-    """`init` but for tables of embeddings, which are drawn by `table`, such as PyTorch's default.
+    """`init` but for tables of embeddings, which are drawn by `table`, such as the default of PyTorch's linear layers.
+
+    Both draw each array by itself, from this one's random numbers: what is made of all arrays goes around it, as in
+    `ZeroLastLayer(EmbeddingsApart(Gaussian()))`.
 
     The start of the authors' code for Notsawo et al. 2025, Figs 1 and 2:
 
@@ -340,6 +343,22 @@ class EmbeddingsApart(_Wrapper):
     """
 
     table: Init = Uniform()
+
+    def __check_init__(self):
+        for name, init in (("init", self.init), ("table", self.table)):
+            around = isinstance(init, _Wrapper)
+            other = (
+                f"put it around, {init.kind}(EmbeddingsApart(...))" if around else "choose another, such as Gaussian()"
+            )
+            require(
+                type(init).apply is Init.apply,
+                f"EmbeddingsApart.{name} has to draw each array by itself, and {init.kind} makes something of all of "
+                f"them: {other}.",
+            )
+            require(
+                init.seed is None,
+                f"EmbeddingsApart.{name} has a seed of its own, {init.seed}: give it to EmbeddingsApart.",
+            )
 
     def draw(self, parameter: Parameter, rng: np.random.Generator) -> np.ndarray:
         return (self.table if parameter.table else self.init).draw(parameter, rng)

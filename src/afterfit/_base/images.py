@@ -18,7 +18,7 @@ import struct
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -77,10 +77,11 @@ PUBLISHED = {
 }
 # What a set of these is known by, and what there is to know of it before it is read.
 _FACTS = (28, 28, 1), 10, 60_000, 10_000
-KNOWN = {
-    "ca679089cd9dd461d7b26e36e51216fc71f9271f8082e09656a7c1d29a50483b": _FACTS,  # mnist
-    "697249e9d1e87d6b2c6a738e828c890264cffecccb13840d472e3585751a5582": _FACTS,  # fashion-mnist
+_NAMES = {
+    "ca679089cd9dd461d7b26e36e51216fc71f9271f8082e09656a7c1d29a50483b": "mnist",
+    "697249e9d1e87d6b2c6a738e828c890264cffecccb13840d472e3585751a5582": "fashion-mnist",
 }
+KNOWN = dict.fromkeys(_NAMES, _FACTS)
 # SHA-256 of the six files of CIFAR-10's binary version.
 CIFAR_SUMS = {
     "data_batch_1.bin": "cee916563c9f80d84e3cc88e17fdc0941787f1244f00a67874d45b261883ada5",
@@ -153,53 +154,64 @@ def _stamps(source: Path) -> tuple[tuple[int, ...], ...]:
 @functools.lru_cache(maxsize=1)
 def _read(source: Path, stamps: tuple[tuple[int, ...], ...]) -> ImageSet:
     if source.suffix == ".npz" and source.is_file():
-        files, arrays = (source.name,) * 4, _read_npz(source)
+        files, arrays = [source] * 4, _read_npz(source)
     elif any((source / name).is_file() for name in BATCHES):
-        files, arrays = (BATCHES[0], BATCHES[0], BATCHES[-1], BATCHES[-1]), _read_cifar(source)
+        files, arrays = [source / BATCHES[k] for k in (0, 0, -1, -1)], _read_cifar(source)
     elif any(_is_idx(source, name) for name in IDX_FILES):
-        paths = [_idx_path(source, name) for name in IDX_FILES]
-        files, arrays = tuple(path.name for path in paths), [read_idx(path) for path in paths]
+        files = [_idx_path(source, name) for name in IDX_FILES]
+        arrays = [read_idx(path) for path in files]
     else:
-        require(source.exists(), f"there is no folder {source}.")
+        require(source.exists(), f"there is no {'file' if source.suffix == '.npz' else 'folder'} {source}.")
         raise SpecError(
             f"{source} has no {IDX_FILES[0]} (nor {IDX_FILES[0]}.gz) and no {BATCHES[0]}: a folder of images holds "
             "MNIST's four files or CIFAR-10's six, or is given as the .npz file itself."
         )
-    _check_fit(source, files, arrays)
+    _check_fit(files, arrays)
     for array in arrays:
         array.flags.writeable = False
     found = ImageSet(*arrays)
-    for name, sums in PUBLISHED.items():
-        for file, now, meant in zip(files, found.sums, sums, strict=True):
-            require(
-                now == meant or found.sums[3] != sums[3],  # who has all test labels of a set means to be that set
-                f"{source / file} is damaged: the other files are those of {name}, but this one has SHA-256 "
-                f"{now[:12]}… in place of {meant[:12]}…. Remove it, and `afterfit data fetch {name}`.",
-            )
+    if len(set(files)) == len(files):  # bits that fell over in an archive are seen when it is opened
+        _check_published(files, found)
     return found
 
 
-def _check_fit(source: Path, files: tuple[str, ...], arrays: list[np.ndarray]) -> None:
+def _check_published(files: list[Path], found: ImageSet) -> None:
+    """Refuse a well-known set of which one file is another, though as long."""
+    _, _, training, tests = _FACTS
+    if (len(found.images), len(found.test_images)) != (training, tests):
+        return
+    for name, sums in PUBLISHED.items():
+        others = [k for k in range(4) if found.sums[k] != sums[k]]
+        if len(others) == 1:
+            (k,) = others
+            raise SpecError(
+                f"{files[k]} is damaged: the other files are those of {name}, but this one has SHA-256 "
+                f"{found.sums[k][:12]}… in place of {sums[k][:12]}…. Remove it, and `afterfit data fetch {name}`; or, "
+                "if it is meant to be another, write all four into an .npz file."
+            )
+
+
+def _check_fit(files: list[Path], arrays: list[np.ndarray]) -> None:
     images, labels, test_images, test_labels = arrays
     for file, array in ((files[0], images), (files[2], test_images)):
         require(
             array.ndim in (3, 4) and min(array.shape) > 0,
-            f"{source / file} holds no images: its shape is {array.shape}, and not (images, height, width).",
+            f"{file} holds no images: its shape is {array.shape}, and not (images, height, width).",
         )
     require(
         images.shape[1:] == test_images.shape[1:],
-        f"{source / files[0]} and {files[2]} hold images of different shapes, {images.shape[1:]} and "
+        f"{files[0]} and {files[2].name} hold images of different shapes, {images.shape[1:]} and "
         f"{test_images.shape[1:]}.",
     )
     for file, array, of in ((files[1], labels, images), (files[3], test_labels, test_images)):
         require(
             array.shape == (len(of),),
-            f"{source / file} has labels of shape {array.shape} for {len(of)} images: one label an image is needed.",
+            f"{file} has labels of shape {array.shape} for {len(of)} images: one label an image is needed.",
         )
     largest = int(labels.max())
     require(
         test_labels.max() <= largest,
-        f"{source / files[3]} has the label {test_labels.max()}, but those of training images go up to {largest}.",
+        f"{files[3]} has the label {test_labels.max()}, but those of training images go up to {largest}.",
     )
 
 
@@ -264,7 +276,7 @@ def _believed(path: Path, shape: tuple[int, ...]) -> int:
 
 def _read_cifar(folder: Path) -> list[np.ndarray]:
     batches = [_read_batch(folder / name) for name in BATCHES]
-    lengths = {name: len(batch) for name, batch in zip(BATCHES[:-1], batches, strict=False)}
+    lengths = {name: len(batch) for name, batch in zip(BATCHES, batches, strict=True)}
     for name, length in lengths.items():  # the format does not say how many there should be, and all have as many
         most = max(lengths.values())
         require(length == most, f"{folder / name} is cut short: {length} images, where another batch has {most}.")
@@ -316,6 +328,8 @@ def _read_npz(path: Path) -> list[np.ndarray]:
             require(not missing, f"{path} has no {missing[0] if missing else ''}: {', '.join(_NPZ)} are needed.")
             arrays = {}
             for name in _NPZ:
+                usual = there[name].compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+                require(usual, f"{path} has {name} packed otherwise than NumPy does: write it with np.savez.")
                 _believed(path, (there[name].file_size,))
                 arrays[name] = array_from_npy(archive.read(there[name]))
     except SpecError:
@@ -364,7 +378,7 @@ def remember(folder: Path) -> None:
 
 def _remembered_places() -> list[Path]:
     try:
-        lines = _remembered().read_bytes().decode(errors="surrogateescape").splitlines()
+        lines = _remembered().read_bytes().decode(errors="surrogateescape").split("\n")
     except FileNotFoundError:
         return []
     return [Path(line) for line in lines if line]
@@ -432,20 +446,30 @@ def find(source: str, sha256: str = "") -> tuple[Path, ImageSet]:
         path = Path(source).expanduser()
         if path.exists() or not sha256:
             return path, _as_asked(path, source, sha256)
-        candidates = list(known_sets())  # written down on another machine: what it is counts, and not where it was
-    else:
-        candidates = [(name, path) for name, path in known_sets() if name == source]
+        # Written down on another machine: what it is counts, and not where it was.
+        same = _same(known_sets(), sha256)
+        if same is None:
+            raise SpecError(where_to_get(_NAMES.get(sha256, source)))
+        return same
+    candidates = [(name, path) for name, path in known_sets() if name == source]
     if len(candidates) == 1 or (candidates and not sha256):
         path = candidates[0][1]
         return path, _as_asked(path, source, sha256)
-    for _, path in candidates:
-        with contextlib.suppress(SpecError):  # another one may be whole, and is the one
-            found = read(path)
-            if found.sha256 == sha256:
-                return path, found
+    if same := _same(candidates, sha256):
+        return same
     if candidates:
         return candidates[0][1], _as_asked(candidates[0][1], source, sha256)
     raise SpecError(where_to_get(source))
+
+
+def _same(candidates: Iterable[tuple[str, Path]], sha256: str) -> tuple[Path, ImageSet] | None:
+    """The first that is whole and is known by `sha256`, and where it is."""
+    for _, path in candidates:
+        with contextlib.suppress(SpecError):
+            found = read(path)
+            if found.sha256 == sha256:
+                return path, found
+    return None
 
 
 def _as_asked(path: Path, source: str, sha256: str) -> ImageSet:

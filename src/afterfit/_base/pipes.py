@@ -98,5 +98,5 @@ class Parent:
         try:
             while True:
                 yield pickle.load(self._in)  # noqa: S301  (written by our own process)
-        except (EOFError, KeyboardInterrupt):
+        except (EOFError, pickle.UnpicklingError, KeyboardInterrupt):  # it may have gone in the middle of a word
             os._exit(0)

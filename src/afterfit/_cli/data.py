@@ -112,7 +112,22 @@ def path(
         f"{folder} holds no images: MNIST's four IDX files, the six .bin files of CIFAR-10's binary version, or .npz "
         "files are looked for there, and up to two levels below.",
     )
+    failures = {source: why for _, source in found if (why := _why_not(source))}
+    require(len(failures) < len(found), f"{folder} holds no images that can be read. {' '.join(failures.values())}")
+    for source, why in failures.items():
+        complain(readable(f"{source} is left out: {why}"))
     remember(place)
     for name, source in found:
-        if not quiet:
+        if not quiet and source not in failures:
             _print_set(name, source)
+
+
+def _why_not(source: Path) -> str:
+    """Why a set cannot be read; nothing if it can."""
+    from afterfit._base.images import read
+
+    try:
+        read(source)
+    except (AfterfitError, OSError) as error:
+        return str(error)
+    return ""

@@ -98,6 +98,10 @@ def gallery(
     check_scale(scale)
     chosen = _jobs(files or [], only or [])
     _check_directory(out)
+    if not ledger_file.exists():
+        complain(
+            f"there is no ledger {ledger_file}: claims are shown without numbers. `afterfit verify` measures them."
+        )
     ledger = Ledger(ledger_file)
     failed = _draw_all(list(chosen.values()), scale, pictures, quiet) if draw else 0
     from afterfit._reports.site import site

@@ -5,11 +5,13 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import re
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from afterfit._base.errors import error_in_words
 from afterfit._base.html import Raw, escape
 from afterfit._reports.page import document, value_in_words
 from afterfit._training.experiment import flatten
@@ -107,8 +109,8 @@ def file_names(entries: Iterable[Entry]) -> dict[str, str]:
 
 def phenomena_of(entry: Entry) -> list[str]:
     """What an entry declares to be about or, if nothing, what its title and its claims speak of."""
-    if declared := getattr(entry, "phenomena", ()):
-        return list(declared)
+    if entry.phenomena:
+        return list(entry.phenomena)
     claims = "\n".join([entry.title, *(claim.words for claim in entry.claims)])
     told = {name: claims if name in _IN_CLAIMS else entry.title for name in PHENOMENA}
     return [name for name, words in told.items() if re.search(PHENOMENA[name][1], words, re.I)] or [_OTHER]
@@ -205,7 +207,10 @@ def _totals(exhibits: Sequence[Exhibit], ledger: Ledger) -> str:
 
 def _page(exhibit: Exhibit, ledger: Ledger, name: str, home: str) -> str:
     entry = exhibit.entry
-    experiments = {scale: entry.experiments(scale) for scale in _SCALES}
+    try:
+        setting = list(_setting({scale: entry.experiments(scale) for scale in _SCALES}))
+    except Exception as error:  # of somebody else's entry, or images that are not here: it costs no page
+        setting = [f"<p>What is run could not be told: {escape(error_in_words(error))}</p>"]
     kinds = ", ".join(
         f'<a href="index.html#phenomenon-{_mark(kind)}">{escape(kind)}</a>' for kind in phenomena_of(entry)
     )
@@ -215,7 +220,7 @@ def _page(exhibit: Exhibit, ledger: Ledger, name: str, home: str) -> str:
         "Claims": [_claim(entry, claim, ledger, k) for k, claim in enumerate(entry.claims, start=1)],
         "Errata": [_erratum(entry, claim, entry.claims.index(claim) + 1) for claim in errata],
         "Notes": _prose(entry.notes),
-        "Setting": list(_setting(experiments)),
+        "Setting": setting,
         "How to reproduce": list(_reproduce(exhibit)),
     }
     sections = {heading: parts for heading, parts in sections.items() if parts}
@@ -237,10 +242,8 @@ def _page(exhibit: Exhibit, ledger: Ledger, name: str, home: str) -> str:
 def _figure(exhibit: Exhibit, name: str) -> str:
     entry, picture = exhibit.entry, exhibit.picture
     if picture is None:
-        said = (
-            f"No picture was drawn for this page: <code>afterfit run {escape(exhibit.job)} --scale quick</code> does."
-        )
-        return f'<p class="none">{said}</p>'
+        command = f"afterfit run {shlex.quote(exhibit.job)} --scale quick"
+        return f'<p class="none">No picture was drawn for this page: <code>{escape(command)}</code> does.</p>'
     width, height = picture.size
     alt = f"Plot: {entry.title}. What is to be seen in it is said by the claims below, with numbers."
     text = "" if picture.scale == "paper" else " The text is about the setting at paper scale."
@@ -378,10 +381,10 @@ def _value(value: Any) -> str:
 
 
 def _reproduce(exhibit: Exhibit) -> Iterator[str]:
-    job, name = exhibit.job, re.sub(r"\W+", "-", exhibit.entry.name)
+    job, quoted, name = exhibit.job, shlex.quote(exhibit.job), re.sub(r"\W+", "-", exhibit.entry.name)
     commands = (
-        f"afterfit run {job} --scale quick     # verdicts, picture, report; without --scale quick at paper scale",
-        f"afterfit verify {job}                # claims and controls; --scale paper at the paper's",
+        f"afterfit run {quoted} --scale quick     # verdicts, picture, report; without --scale quick at paper scale",
+        f"afterfit verify {quoted}                # claims and controls; --scale paper at the paper's",
     )
     python = (
         "from afterfit import papers\n\n"

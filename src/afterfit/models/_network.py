@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -231,9 +232,9 @@ class ConvNet(Model):
     layers: str
 
     def __check_init__(self):
-        parts = self.layers.split("-")
+        channels = [part for part in self.layers.split("-") if part != "M"]
         require(
-            all(part == "M" or (part.isdecimal() and int(part) >= 1) for part in parts) and set(parts) != {"M"},
+            len(channels) > 0 and all(re.fullmatch("[1-9][0-9]*", part) for part in channels),
             f"layers must be channels of convolutions and M for max-pooling, such as '16-M-32-M', got {self.layers!r}.",
         )
 

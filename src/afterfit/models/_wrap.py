@@ -170,7 +170,8 @@ class _LinearTangent(_Tangent, LinearModel):  # pyright: ignore[reportIncompatib
 class LastLayer(Model):
     """`model` with all layers but the last left where the run starts: a linear predictor on random features.
 
-    It has the parameters of `model` and starts at the same ones; those of other layers are never looked at again.
+    It has the parameters of `model` and starts at the same ones. Of other layers those at the start are used
+    throughout, whatever a penalty makes of them since.
 
     ```python
     af.models.LastLayer(af.models.MLP((5000,)))  # Woodworth et al. 2020, App. B.2

@@ -270,7 +270,8 @@ class Entry(abc.ABC):
     """A figure or theorem of a `paper`. Its id is `paper/name`; `where` is its place there, `about` what it shows.
 
     `about` describes the runs at paper scale; `departure` says how others differ from it. `notes` are what there is to
-    say of what was seen. A subclass with a `name` is in the gallery by being defined.
+    say of what was seen. `phenomena` are the headings under which the gallery has it; if there are none, they are
+    told by its words. A subclass with a `name` is in the gallery by being defined.
     """
 
     paper: ClassVar[Paper]
@@ -279,6 +280,7 @@ class Entry(abc.ABC):
     where: ClassVar[str]
     about: ClassVar[str]
     notes: ClassVar[str] = ""
+    phenomena: ClassVar[tuple[str, ...]] = ()
     id: ClassVar[str]
     claims: ClassVar[tuple[Claim, ...]]
     _known: ClassVar[dict[str, type[Entry]]] = {}
@@ -296,6 +298,10 @@ class Entry(abc.ABC):
     def _register(cls) -> None:
         for said in ("paper", "title", "where", "about"):
             require(hasattr(cls, said), f"the entry {cls.__qualname__} does not say its {said}.")
+        require(
+            isinstance(cls.phenomena, tuple | list) and all(isinstance(name, str) for name in cls.phenomena),
+            f"the entry {cls.__qualname__} has phenomena = {cls.phenomena!r}: a tuple of words, such as ('Grokking',).",
+        )
         require(bool(cls.claims), f"the entry {cls.__qualname__} has no claim: mark its checks with @claim.")
         for words, times in Counter(claim.words for claim in cls.claims).items():  # a row is kept by its claim's words
             require(times == 1, f"the entry {cls.__qualname__} has {times} claims in the same words, {words!r}.")

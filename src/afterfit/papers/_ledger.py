@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from afterfit._base.errors import SpecError
+from afterfit.papers import _images
 from afterfit.papers._entry import Claim, Entry, Row
 
 __all__ = ["Kept", "Ledger", "code_of", "code_of_runs"]
@@ -120,11 +121,12 @@ def code_of(entry: Entry) -> str:
     """A digest of the code that a row may depend on.
 
     That is what trains and computes, and of the papers the entry's own module with those that it imports; of a package
-    or file from elsewhere, all of it.
+    or file from elsewhere, all of it. And which of the papers' images are here, if it runs on images.
     """
     module = type(entry).__module__
     package = module.partition(".")[0]
-    return _digest(_core() | (_closure(module) if package == "afterfit" else _files(package)))
+    files = _closure(module) if package == "afterfit" else _files(package)
+    return _digest(_core() | files, _images.sets_here() if Path(_images.__file__) in files else "")
 
 
 @functools.cache
@@ -169,8 +171,8 @@ def _folders(package: str) -> list[Path]:
 
 
 @functools.cache
-def _digest(files: frozenset[Path]) -> str:
-    content = hashlib.sha256()
+def _digest(files: frozenset[Path], beside: str = "") -> str:
+    content = hashlib.sha256(beside.encode())
     for path in sorted(files):
         content.update(path.name.encode() + b"\0" + path.read_bytes())
     return content.hexdigest()[:16]
