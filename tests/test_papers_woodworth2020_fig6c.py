@@ -7,7 +7,7 @@ import test_papers
 
 import afterfit as af
 from afterfit._base import images as files
-from afterfit.papers import find
+from afterfit.papers import _images, find
 from afterfit.papers.woodworth2020 import over_alpha
 from afterfit.papers.woodworth2020.over_alpha import At, End
 
@@ -79,6 +79,7 @@ def test_the_paper_s_own_images_are_used_where_they_are(tmp_path, bare, monkeypa
     parts = {"x_train": images, "y_train": labels, "x_test": np.concatenate([images] * 4), "y_test": np.tile(labels, 4)}
     np.savez(tmp_path / "mnist.npz", **parts)
     monkeypatch.setenv(files.VARIABLE, str(tmp_path))
+    monkeypatch.setitem(_images._OF_PAPERS, "mnist", af.tasks.Images("mnist", n=1).sha256)
     runs = {scale: find("notsawo2025/fig35").experiments(scale) for scale in ("quick", "paper")}
     sources = {scale: {run.task.source for run in of.values()} for scale, of in runs.items()}
     assert sources == {"quick": {"fashion-mnist"}, "paper": {"mnist"}}
