@@ -19,6 +19,7 @@ import sys
 import tarfile
 import threading
 import time
+import zipfile
 from pathlib import Path
 
 import jax
@@ -302,6 +303,15 @@ def packed(**arrays) -> bytes:
     return file.getvalue()
 
 
+def packed_by(compression: int) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", compression) as archive, zipfile.ZipFile(io.BytesIO(packed(**ARRAYS))) as plain:
+        for name in plain.namelist():
+            archive.writestr(name, plain.read(name))
+    return file.getvalue()
+
+
+ARRAYS = dict(zip(("x_train", "y_train", "x_test", "y_test"), SET.arrays, strict=True))
 REFUSED = {
     "no IDX": (replaced(IDX_FILES[0], b"a text that is no IDX file"), "not an IDX file"),
     "floats": (replaced(IDX_FILES[0], b"\0\0\x0d\x03" + bytes(50)), "of type 0xd"),
@@ -317,9 +327,11 @@ REFUSED = {
     "missing": (without(IDX_FILES[3]), "has no t10k-labels-idx1-ubyte"),
     "cifar cut": (cifar(BATCHES[1], lambda content: content[:-5]), "no multiple of 3073"),
     "cifar a record short": (cifar(BATCHES[1], lambda content: content[:-3073]), "cut short: 3 images"),
+    "cifar's tests a record short": (cifar(BATCHES[5], lambda content: content[:-3073]), "cut short: 3 images"),
     "cifar label": (cifar(BATCHES[5], lambda content: b"\x0a" + content[1:]), "the label 10"),
     "cifar empty": (cifar(BATCHES[5], lambda content: b""), "no multiple"),
     "npz without": (npz_of(packed(x_train=SET.images)), "has no y_train"),
+    "npz packed by lzma": (npz_of(packed_by(zipfile.ZIP_LZMA)), "x_train packed otherwise than NumPy does"),
     "npz no zip": (npz_of(b"PK but no archive"), "damaged"),
     "npz pickle": (npz_of(pickle.dumps([1, 2])), "damaged"),
     "npz with a pickle in it": (pickled, "no .npz file with arrays of numbers"),
@@ -611,6 +623,13 @@ def test_where_images_are_missing_the_two_ways_are_said(tmp_path, monkeypatch):
     monkeypatch.setenv(images.VARIABLE, "/no/such/place")
     with pytest.raises(SpecError, match="AFTERFIT_DATA in the environment names /no/such/place"):
         af.tasks.Images("mnist")
+
+
+def test_a_folder_is_remembered_by_its_whole_name(tmp_path):
+    place = tmp_path / "crab\rdir\u2028"
+    write_npz(place / "mine.npz")
+    assert call("data", "path", str(place)).exit_code == 0
+    assert images._remembered_places() == [place]
 
 
 def test_a_local_copy_is_remembered(tmp_path, monkeypatch):

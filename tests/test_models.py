@@ -380,7 +380,7 @@ def test_he_s_fan_in_of_a_convolution_counts_its_neighbours():
         np.testing.assert_allclose(layer["weight"].std(), np.sqrt(2 / inputs), rtol=0.05)
 
 
-@pytest.mark.parametrize("layers", ["", "M", "8-", "8-N", "0-M", "-8", "8.5"])
+@pytest.mark.parametrize("layers", ["", "M", "8-", "8-N", "0-M", "-8", "8.5", "016", "٣-M"])
 def test_layers_that_cannot_be_are_refused(layers):
     with pytest.raises(SpecError, match="layers must be channels of convolutions and M for max-pooling"):
         ConvNet(layers)

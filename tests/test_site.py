@@ -21,7 +21,7 @@ from afterfit import SpecError
 from afterfit._cli import app
 from afterfit._cli import site as command
 from afterfit._reports.site import PHENOMENA, Exhibit, file_names, phenomena_of, site
-from afterfit.papers import SCALES, entries, entries_of
+from afterfit.papers import SCALES, Entry, Paper, entries, entries_of
 from afterfit.papers._ledger import Ledger
 
 html5lib = pytest.importorskip("html5lib")
@@ -149,6 +149,38 @@ def test_an_entry_may_say_itself_what_it_is_about(own, tmp_path):
     own_words.phenomena = ("Misgrokking", "Patience & <Co>")  # type: ignore[attr-defined]
     page = parsed(site([Exhibit(entry, entry.id)], Ledger(tmp_path / "none.jsonl"))["index.html"])
     assert [heading.text for heading in page.iter("h3")][1:] == ["Misgrokking", "Patience & <Co>"]
+
+
+def test_phenomena_that_are_one_word_are_refused():
+    with pytest.raises(SpecError, match="phenomena = 'Grokking': a tuple of words"):
+        type(
+            "Odd",
+            (Entry,),
+            {
+                "paper": Paper("o", "O"),
+                "name": "o",
+                **dict.fromkeys(["title", "where", "about"], ""),
+                "phenomena": "Grokking",
+            },
+        )
+
+
+def test_an_entry_that_cannot_say_what_it_runs_costs_no_page(own, tmp_path, monkeypatch):
+    (entry,) = entries_of(own).values()
+    monkeypatch.setattr(type(entry), "runs", lambda self, scale: {}[1 / 0])
+    result = gallery("--only", "odd_paper.py", "--no-draw", here=tmp_path)
+    assert result.exit_code == 0
+    (page,) = (path for path in (tmp_path / "site").glob("odd2027*.html"))
+    assert "What is run could not be told: ZeroDivisionError: division by zero" in page.read_text(encoding="utf-8")
+    assert "there is no ledger" in result.stderr
+
+
+def test_commands_are_quoted_for_a_shell(own, tmp_path):
+    (entry,) = entries_of(own).values()
+    (page,) = (c for n, c in site([Exhibit(entry, entry.id)], Ledger(tmp_path / "no")).items() if n.startswith("odd"))
+    text = "".join(parsed(page).itertext())
+    assert "afterfit verify 'odd2027/a fig/1 <b>' " in text
+    assert "afterfit run 'odd2027/a fig/1 <b>' --scale quick" in text
 
 
 def test_every_link_and_picture_is_there_and_none_is_elsewhere(files):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import re
 import signal
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 from conftest import AT_ONCE, users_threads
 
 import afterfit as af
+from afterfit._cli._apart import Task
 from afterfit._sweeps.jobs import cores
 
 pytestmark = pytest.mark.skipif(cores() < 2, reason="on one core entries go one after another")
@@ -196,3 +198,11 @@ def test_a_wrong_number_of_cores_is_refused(monkeypatch, told):
     monkeypatch.setenv("AFTERFIT_CORES", told)
     with pytest.raises(af.SpecError, match=f"AFTERFIT_CORES wants a number of cores, such as 1, got '{told}'"):
         cores()
+
+
+def test_one_that_is_told_half_a_word_ends():
+    """As when the other process is killed while it speaks."""
+    word = pickle.dumps(Task(("boursier2025",), "quick", Path("ledger.jsonl"), Path("runs"), False))
+    for cut in (1, len(word) // 2, len(word) - 1):
+        program = [sys.executable, "-m", "afterfit._cli.measurer"]
+        assert subprocess.run(program, input=word[:cut], timeout=100, check=False).returncode == 0

@@ -12,6 +12,7 @@ import afterfit as af
 from afterfit.papers import Finding
 from afterfit.papers._measure import at, first_step
 from afterfit.papers.notsawo2025.matrices import Death, Recovered, deaths, null_part, span
+from afterfit.papers.notsawo2025.recovery import errors_match
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -159,13 +160,7 @@ def as_closely(run: af.Run, time: float) -> Finding:
     """Whether the two relative errors are as near to each other at a time as the measurements make them."""
     # With E = A − A* in the tangent space of the matrices of rank r at A*, ‖E‖/‖A*‖ and ‖PE‖/‖PA*‖ are within a factor
     # of each other, the condition number of P on that space: where E is what the penalty leaves, so much can differ.
-    condition = condition_on_tangents(run)
-    train, test = (float(at(run, f"{side}_error", time)) for side in ("train", "test"))
-    return Finding(
-        f"relative errors {'at the end' if time == np.inf else f'at t={time:.3g}'}: recovery {test:.2g}, training "
-        f"{train:.2g}; condition number {condition:.2f}",
-        1 / condition <= test / train <= condition,
-    )
+    return errors_match(run, time, condition_on_tangents(run), "condition number")
 
 
 def fits_at_rate(runs: Sequence[af.Run], step: Callable[[af.Run], float]) -> Finding:

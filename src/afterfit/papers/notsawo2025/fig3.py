@@ -11,7 +11,15 @@ import afterfit as af
 from afterfit.papers import Entry, Finding, claim, control, correction, once, run_all
 from afterfit.papers._measure import at, first_step, share
 from afterfit.papers.notsawo2025 import PAPER
-from afterfit.papers.notsawo2025.recovery import GOAL, descent, least_l1_recovers, measured, settling_step, slope_within
+from afterfit.papers.notsawo2025.recovery import (
+    GOAL,
+    descent,
+    errors_match,
+    least_l1_recovers,
+    measured,
+    settling_step,
+    slope_within,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -372,12 +380,7 @@ def _as_closely(run: af.Run, time: float) -> Finding:
     # With e = a − a* on the support S, ‖e‖/‖a*‖ and ‖Xe‖/‖Xa*‖ are within a factor cond(X_S) of each other, either
     # way: where e is what the penalty leaves on S, this is what there is to match.
     condition = float(np.linalg.cond(run.data.inputs[:, np.flatnonzero(run.data.truth)]))
-    train, test = (float(at(run, f"{side}_error", time)) for side in ("train", "test"))
-    return Finding(
-        f"relative errors {'at the end' if time == np.inf else f'at t={time:.3g}'}: recovery {test:.2g}, training "
-        f"{train:.2g}; cond(X_S) = {condition:.2f}",
-        1 / condition <= test / train <= condition,
-    )
+    return errors_match(run, time, condition, "cond(X_S)")
 
 
 def _norm_converges(run: af.Run, t1: float, t2: float) -> Finding:

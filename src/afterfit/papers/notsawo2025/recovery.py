@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 import afterfit as af
-from afterfit.papers._measure import Interval, first_step, relative_distance
+from afterfit.papers import Finding
+from afterfit.papers._measure import Interval, at, first_step, relative_distance
 
 __all__ = [
     "CAPTION",
@@ -20,6 +21,7 @@ __all__ = [
     "GOAL",
     "Recovery",
     "descent",
+    "errors_match",
     "gap",
     "grouped",
     "least_l1_recovers",
@@ -156,6 +158,16 @@ def power_law_within(
 ) -> Interval:
     """The exponent p of y = C·xᵖ with a constant C for each group, by least squares, with Student's interval."""
     return slope_within([[(np.log(x(cell)), np.log(y(cell))) for cell in group] for group in groups])
+
+
+def errors_match(run: af.Run, time: float, condition: float, name: str) -> Finding:
+    """Whether recovery and training errors are at a time within a factor of each other, a condition number."""
+    train, test = (float(at(run, f"{side}_error", time)) for side in ("train", "test"))
+    return Finding(
+        f"relative errors {'at the end' if time == np.inf else f'at t={time:.3g}'}: recovery {test:.2g}, training "
+        f"{train:.2g}; {name} = {condition:.2f}",
+        1 / condition <= test / train <= condition,
+    )
 
 
 def slope_within(groups: Sequence[Sequence[tuple[float, float]]]) -> Interval:
