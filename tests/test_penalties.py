@@ -196,6 +196,23 @@ def test_subgradients_at_kinks_are_the_shortest():
         np.testing.assert_array_equal(flat(penalty.subgradient(zero)), 0)
 
 
+@pytest.mark.parametrize("shape", [(60, 8), (8, 60), (20, 8)])
+@pytest.mark.parametrize("rank", [8, 3])
+def test_the_nuclear_norm_s_subgradient_in_single_precision_is_that_of_double(shape, rank):
+    # Long matrices go without singular vectors. Singular values over three orders, then zeros: a route that lost digits
+    # would be off by their ratio, here 1e3, times the rounding of single precision; one that kept zeros, by 1.
+    rng = np.random.default_rng(11)
+    U, V = (np.linalg.qr(rng.standard_normal((side, rank)))[0] for side in shape)
+    W = (U * np.geomspace(1.0, 1e-3, rank)) @ V.T
+    with jax.enable_x64(True):
+        single = {"W": jnp.asarray(W, jnp.float32), "b": jnp.ones(3, jnp.float32)}
+        found = Nuclear(1.0).subgradient(single)["W"]
+        assert found.dtype == jnp.float32
+        left, _, right = np.linalg.svd(np.asarray(single["W"], float))
+        np.testing.assert_allclose(found, left[:, :rank] @ right[:rank], atol=2e-5)
+    np.testing.assert_allclose(Nuclear(1.0).subgradient(single)["W"], found, atol=1e-3)
+
+
 def test_groups_are_what_comes_into_a_unit_and_single_entries_of_vectors():
     params = MLP((5,), "all").parameters(TeacherStudent(d=3, hidden=4, outputs=2, n=5, n_test=2).signature)
     params = random_like(params, np.random.default_rng(2))

@@ -353,17 +353,28 @@ class Nuclear(Penalty):
         return _total([jnp.sum(jnp.linalg.svd(matrix, compute_uv=False)) for matrix in matrices])
 
     def subgradient(self, params: PyTree[Array]) -> PyTree[Array]:
-        def of_matrix(A: Float[Array, "m n"]) -> Float[Array, "m n"]:
-            U, s, Vt = jnp.linalg.svd(A, full_matrices=False)
-            # Directions whose singular value is zero to rounding may take any weight in [-1, 1]: 0 is the
-            # least-norm choice, as sign(0) = 0 is for L1.
-            keep = s > s[0] * max(A.shape) * jnp.finfo(A.dtype).eps
-            return (U * keep) @ Vt
-
-        return jax.tree.map(lambda leaf: of_matrix(leaf) if leaf.ndim == 2 else jnp.zeros_like(leaf), params)
+        return jax.tree.map(lambda leaf: _polar(leaf) if leaf.ndim == 2 else jnp.zeros_like(leaf), params)
 
     def prox(self, params: PyTree[Array], step: float | Float[Array, ""]) -> PyTree[Array]:
         return jax.tree.map(lambda leaf: _thresholded(leaf, step) if leaf.ndim == 2 else leaf, params)
+
+
+def _polar(A: Float[Array, "m n"]) -> Float[Array, "m n"]:
+    """UVᵀ of A = USVᵀ, over the singular values that are not zero to rounding.
+
+    The directions of the others may take any weight in [-1, 1]: 0 is the least-norm choice, as sign(0) = 0 is for L1.
+    """
+    zero = max(A.shape) * jnp.finfo(A.dtype).eps  # over the largest singular value
+    if A.dtype == jnp.float32 and max(A.shape) >= 3 * min(A.shape) and jax.config.jax_enable_x64:
+        # (AAᵀ)^(-1/2) A, which squares singular values: in double precision it costs no digit of single precision, and
+        # for a long matrix it takes half to four fifths of the time of its singular vectors.
+        wide = A.astype(jnp.float64) if A.shape[0] <= A.shape[1] else A.T.astype(jnp.float64)
+        λ, Q = jnp.linalg.eigh(wide @ wide.T)
+        keep = λ > λ[-1] * zero**2
+        polar = (Q * jnp.where(keep, 1 / jnp.sqrt(jnp.where(keep, λ, 1.0)), 0.0)) @ (Q.T @ wide)
+        return (polar if A.shape[0] <= A.shape[1] else polar.T).astype(A.dtype)
+    U, s, Vt = jnp.linalg.svd(A, full_matrices=False)
+    return (U * (s > s[0] * zero)) @ Vt
 
 
 @jax.custom_jvp
