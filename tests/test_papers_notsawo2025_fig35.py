@@ -10,15 +10,15 @@ from afterfit.papers.notsawo2025.fig35 import _At
 
 
 def test_paper_scale_is_what_the_paper_says_and_the_rest_as_told():
-    for experiment in find("notsawo2025/fig35").experiments("paper").values():
+    nets, free = find("notsawo2025/fig35").runs("paper").values()
+    for at, experiment in (nets | free).items():
         spec = experiment.to_dict()
-        assert spec["task"]["n"] == (100 if spec["penalty"]["kind"] == "Nuclear" else 1000)
+        assert spec["task"]["n"] == (100 if at.norm == "ℓ_*" else 1000)
         assert spec["task"]["loss_name"] == "squared"
         assert (spec["model"]["kind"], len(spec["model"]["hidden"]), spec["model"]["biases"]) == ("MLP", 1, "none")
         assert spec["dynamics"]["kind"] == "Adam"
         assert spec["init"]["kind"] == "ScaledGaussian"
-    kinds = {experiment.penalty.kind for experiment in find("notsawo2025/fig35").experiments("paper").values()}
-    assert kinds == {"L1", "Frobenius", "Nuclear"}
+    assert {experiment.penalty.kind for experiment in nets.values()} == {"L1", "Frobenius", "Nuclear"}
 
 
 class Seen:

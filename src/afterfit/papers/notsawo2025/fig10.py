@@ -51,7 +51,8 @@ class _Grid(NamedTuple):
 
 # The notebook (TS, cells 9 to 17) has α = 1e-4, 5.5e-4, 1e-3, 5.5e-3, 1e-2, 5.5e-2, of which Fig. 10 shows the first,
 # third and fourth, β = 1e-7, …, 1e-1 by decades, and 10⁶ steps for each. Here are those β whose t₂ comes in some
-# thousand steps at some α. A step under the nuclear norm takes ten times as long: fewer steps, and draws.
+# thousand steps at some α. A step under the nuclear norm takes ten times as long: fewer steps, and draws. There were
+# more of both at first; they were cut on other draws than these.
 _GRIDS = {
     "paper": {
         "L1": _Grid((1e-3, 1e-4, 5.5e-3), (1e-3, 1e-1, 1e-2, 1e-4), 12_000),

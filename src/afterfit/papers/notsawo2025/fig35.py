@@ -26,29 +26,31 @@ __all__ = ["Fig35"]
 class _Size(NamedTuple):
     images: int
     units: int
-    batch: int | None
     steps: int
     start: float  # ζ
 
 
 # App. H.3.4: N = 1000 images, B·ReLU(Ax) without biases, ℓ₁ (Fig. 35), ℓ₂ and ℓ_* (in words); Adam, as all of App. H.3.
 # There is no code, and no other number. What was chosen, on seeds 100 to 104:
-_SIZES = {"paper": _Size(1000, 500, 100, 14000, 1.3), "quick": _Size(32, 100, None, 2000, 1.0)}
-# Under ℓ_* there are singular values at every step, so there is less of everything.
-_NUCLEAR = {"paper": _Size(100, 100, None, 3500, 1.0), "quick": _Size(32, 100, None, 1700, 1.0)}
+_SIZES = {"paper": _Size(1000, 300, 18000, 1.6), "quick": _Size(32, 100, 2000, 1.0)}
+# Under ℓ_* there are singular vectors at every step, so there is less of everything.
+_NUCLEAR = {"paper": _Size(100, 100, 4000, 1.0), "quick": _Size(32, 100, 1700, 1.0)}
 _ALPHAS = (7e-4, 1e-3)
 _BETAS = {
-    "paper": {"ℓ₁": (3e-5, 8e-5), "ℓ₂": (0.005, 0.012), "ℓ_*": (0.005, 0.01)},
+    "paper": {"ℓ₁": (1.5e-4, 2.5e-4), "ℓ₂": (0.025, 0.045), "ℓ_*": (0.005, 0.01)},
     "quick": {"ℓ₁": (2.5e-3, 5e-3), "ℓ₂": (0.17, 0.35), "ℓ_*": (0.05, 0.1)},
 }
-_SEEDS = range(71, 73)
+_SEEDS = {"paper": (81, 82), "quick": (71, 72)}
+_OBSERVATIONS = {"paper": 60, "quick": 30}
 _TESTED = {"paper": 2000, "quick": 1000}  # test images
 _GAIN, _DELAY = 0.10, 5.0  # test accuracy has to gain ten points after the fit, not before five times t₁
 _CHANGED = (
     "at first the loss was the cross-entropy and three points were to be gained: from starts of ζ = 5 and 6 gains of 1 "
     "to 10 points came and went with the draw, on seeds 100, 101, 21 and 22. So the loss is the squared one and ten "
     "points are asked for, not before five times t₁. That was measured at quick scale with more images and units on "
-    "seeds 31, 41 and 42, with steps twice as long on seeds 51 and 52, and as it is now on seeds 71 and 72"
+    "seeds 31, 41 and 42, with steps twice as long on seeds 51 and 52, and as it is now on seeds 71 and 72. At paper "
+    "scale there were 500 units and batches of 100 on seeds 71 and 72, with whose noise the net gained 16 points "
+    "without a penalty too. There are none now, 300 units, a larger start and stronger penalties, on seeds 81 and 82"
 )
 
 
@@ -80,25 +82,26 @@ class Fig35(Entry):
         "Shown are training and test accuracy for several step sizes α and strengths β. The paper's images are of "
         "MNIST; they are where it is on this machine (`afterfit data fetch mnist`), else of Fashion-MNIST, on which "
         "what the ledger says was seen. The authors' notebooks have nothing on images, and the text says no number but "
-        "N. Chosen here: the squared loss with one-hot targets, as Liu et al. 2023 have it for grokking on MNIST; 500 "
-        "units; the normal start of the authors' other nets, N(0, ζ²/outputs) of each layer, with ζ = 1.3, because "
-        "from a smaller one the net generalises as it fits (ζ = 1 and β = 10⁻³: 72 % at the fit and 79 % at the end) "
-        "and from a larger one it does not in time (ζ = 2: 29 % and 34 %); batches of 100; pixels in [0, 1]; penalties "
-        "as in the authors' other nets, ℓ₂ and nuclear norms of each matrix, not squared; α and β by trial. All trials "
-        "were on other draws. Under the nuclear norm, singular values at each step, there are 100 images, 100 units "
-        "and ζ = 1. t₁ is the first observed step at which 99 % of the training images are fitted, t₂ that from which "
+        "N. Chosen here: the squared loss with one-hot targets, as Liu et al. 2023 have it for grokking on MNIST; 300 "
+        "units; the normal start of the authors' other nets, N(0, ζ²/outputs) of each layer, with ζ = 1.6, because "
+        "from a smaller one the net generalises as it fits (ζ = 1.3 and β = 3·10⁻⁴: 62 % at the fit and 71 % at the "
+        "end) and from a larger one it does not in time (ζ = 2: 25 % and 32 %); all images at each step, because with "
+        "the noise of batches of 100 the net gains 16 points without a penalty too; pixels in [0, 1]; penalties as in "
+        "the authors' other nets, ℓ₂ and nuclear norms of each matrix, not squared; α and β by trial. All trials were "
+        "on other draws. Under the nuclear norm, singular vectors at each step, there are 100 images, 100 units and "
+        "ζ = 1. t₁ is the first observed step at which 99 % of the training images are fitted, t₂ that from which "
         "on test accuracy is ten points higher than at t₁."
     )
 
     def runs(self, scale: str) -> dict[str, dict[_At, af.Experiment]]:
-        α, (first, *_) = _ALPHAS[-1], _SEEDS
-        betas = _BETAS[scale]
-        penalised = [_At("ℓ₁", α, β, seed) for β in betas["ℓ₁"] for seed in _SEEDS]
-        penalised += [_At("ℓ₁", slower, betas["ℓ₁"][-1], seed) for slower in _ALPHAS[:-1] for seed in _SEEDS]
+        α, betas, seeds = _ALPHAS[-1], _BETAS[scale], _SEEDS[scale]
+        first = seeds[0]
+        penalised = [_At("ℓ₁", α, β, seed) for β in betas["ℓ₁"] for seed in seeds]
+        penalised += [_At("ℓ₁", slower, betas["ℓ₁"][-1], seed) for slower in _ALPHAS[:-1] for seed in seeds]
         penalised += [_At(norm, α, β, first) for norm in ("ℓ₂", "ℓ_*") for β in betas[norm]]
         return {
             "nets": {at: _posed(scale, at) for at in penalised},
-            "free": {at: _posed(scale, at) for at in [_At("ℓ₁", α, 0.0, first)]},
+            "free": {at: _posed(scale, at) for at in [_At(norm, α, 0.0, first) for norm in ("ℓ₁", "ℓ_*")]},
         }
 
     def picture(self, nets: _Runs, free: _Runs, paths: _Paths) -> Figure:
@@ -106,14 +109,15 @@ class Fig35(Entry):
         (strengths, rates, times), (second, nuclear, beside) = figure.subplots(2, 3)
         seed, (α, *_) = min(at.seed for at in nets), sorted({at.α for at in nets}, reverse=True)
         of = {at: run for at, run in nets.items() if at.seed == seed}
-        (never,) = (run for at, run in free.items() if at.seed == seed)
+        never = {at.norm: run for at, run in free.items()}
         for ax, norm in ((strengths, "ℓ₁"), (second, "ℓ₂"), (nuclear, "ℓ_*")):
             shown = {rf"$\beta={at.β:g}$": run for at, run in of.items() if at.norm == norm and at.α == α}
-            _show(ax, {**shown, r"$\beta=0$": never}, rf"{_NAMES[norm]}, $\alpha={α:g}$")
+            shown[r"$\beta=0$"] = never.get(norm, never["ℓ₁"])  # that of ℓ₁ is that of ℓ₂
+            _show(ax, shown, rf"{_NAMES[norm]}, $\alpha={α:g}$")
         strongest = max(at.β for at in of if at.norm == "ℓ₁")
         some = {rf"$\alpha={at.α:g}$": run for at, run in of.items() if at.norm == "ℓ₁" and at.β == strongest}
         _show(rates, some, rf"{_NAMES['ℓ₁']}, $\beta={strongest:g}$", over="step")
-        _show_norms(beside, {_NAMES[norm]: _strongest(of, norm) for norm in ("ℓ₁", "ℓ₂", "ℓ_*")} | {"none": never})
+        _show_norms(beside, {_NAMES[norm]: _strongest(of, norm) for norm in _NAMES} | {"none": never["ℓ₁"]})
         _show_times(times, paths)
         af.plot.legend_below(strengths, rates, second, nuclear, beside, times)
         return figure
@@ -136,7 +140,7 @@ class Fig35(Entry):
 
     @control(groks, "no penalty")
     def does_not_grok(self, free: _Runs, free_paths: _Paths) -> Finding:
-        return _grok(free, free_paths)
+        return _grok(free, _of("ℓ₁", free_paths))
 
     @claim(
         "under ℓ₂ and under the nuclear norm it does as well",
@@ -148,9 +152,13 @@ class Fig35(Entry):
     def others_grok(self, nets: _Runs, paths: _Paths) -> Finding:
         return _grok(nets, _of("ℓ₂", paths) | _of("ℓ_*", paths))
 
-    @control(others_grok, "no penalty, on the net of ℓ₁ and ℓ₂")
-    def does_not_grok_either(self, free: _Runs, free_paths: _Paths) -> Finding:
-        return _grok(free, free_paths)
+    @control(others_grok, "no penalty, on the net of ℓ₂")
+    def does_not_grok_without_l2(self, free: _Runs, free_paths: _Paths) -> Finding:
+        return _grok(free, _of("ℓ₁", free_paths))
+
+    @control(others_grok, "no penalty, on the net of ℓ_*")
+    def does_not_grok_without_nuclear(self, free: _Runs, free_paths: _Paths) -> Finding:
+        return _grok(free, _of("ℓ_*", free_paths))
 
     @claim("the smaller β, the later, for each norm", says="§4: a smaller regularization coefficient delays")
     def later_with_beta(self, paths: _Paths) -> Finding:
@@ -174,15 +182,16 @@ _NAMES = {"ℓ₁": r"$\ell_1$", "ℓ₂": r"$\ell_2$", "ℓ_*": r"$\ell_*$"}
 
 def _posed(scale: str, at: _At) -> af.Experiment:
     kinds = {"ℓ₁": af.penalties.L1, "ℓ₂": af.penalties.Frobenius, "ℓ_*": af.penalties.Nuclear}
+    kind = kinds[at.norm] if at.β else af.penalties.L1  # without one, none takes less time
     size = (_NUCLEAR if at.norm == "ℓ_*" else _SIZES)[scale]
     return af.Experiment(
         task=images("mnist", scale, n=size.images, n_test=_TESTED[scale], loss_name="squared", generalise=0.5),
         model=af.models.MLP((size.units,)),
-        penalty=kinds[at.norm](at.β),
-        dynamics=af.dynamics.Adam(at.α, size.steps, batch=size.batch),
+        penalty=kind(at.β),
+        dynamics=af.dynamics.Adam(at.α, size.steps),
         init=af.inits.ScaledGaussian(size.start),
         seed=at.seed,
-        observations=30,
+        observations=_OBSERVATIONS[scale],
     )
 
 
