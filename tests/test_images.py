@@ -230,6 +230,7 @@ def test_one_set_is_the_same_in_every_format(tmp_path):
         write_npz(tmp_path / "c.npz"),
         write_npz(tmp_path / "d.npz", x_train=SET.images[..., None], x_test=SET.test_images[..., None]),
         write_npz(tmp_path / "e.npz", y_train=SET.labels[:, None].astype(np.int64)),
+        write_idx(tmp_path / "f", ImageSet(SET.images[..., None], SET.labels, SET.test_images, SET.test_labels)),
     ]
     first, *others = [experiment(af.tasks.Images(source, n=8)) for source in sources]
     assert {other.id for other in others} == {first.id}
@@ -529,6 +530,15 @@ def test_a_set_with_the_test_images_of_another_is_one_of_its_own(tmp_path, monke
         read(write_idx(tmp_path / "damaged", noisy))
 
 
+def test_a_packed_set_that_everybody_knows_has_its_name_whatever_its_file_is_called(tmp_path, monkeypatch):
+    monkeypatch.setenv("AFTERFIT_DATA", str(tmp_path))
+    other = dataclasses.replace(SET, test_labels=SET.test_labels[::-1].copy())
+    write_npz(tmp_path / "clothes.npz"), write_npz(tmp_path / "others.npz", other)
+    monkeypatch.setitem(images.PUBLISHED, "fashion-mnist", SET.sums)
+    assert [name for name, _ in images.known_sets()] == ["fashion-mnist", "others"]
+    assert af.tasks.Images("fashion-mnist", n=8).sha256 == SET.sha256
+
+
 def test_a_folder_whose_images_cannot_be_read_is_not_remembered(tmp_path):
     write_npz(tmp_path / "bad" / "cut.npz")
     content = (tmp_path / "bad" / "cut.npz").read_bytes()
@@ -774,6 +784,8 @@ def test_fetching_goes_on_where_it_stopped(monkeypatch, mirror):
     (images.fetched("mnist") / last).write_bytes(b"spoiled since")
     assert call("data", "fetch", "mnist").exit_code == 0, "and what is not whole is fetched again"
     assert af.tasks.Images("mnist", n=8).sha256 == SET.sha256
+    monkeypatch.setitem(sys.modules, "pooch", None)
+    assert call("data", "fetch", "mnist").exit_code == 0, "for which nothing is needed where all is there"
 
 
 def test_ctrl_c_ends_a_download_and_leaves_nothing_half(monkeypatch, mirror, ctrl_c):

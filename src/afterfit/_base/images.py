@@ -166,6 +166,8 @@ def _read(source: Path, stamps: tuple[tuple[int, ...], ...]) -> ImageSet:
             f"{source} has no {IDX_FILES[0]} (nor {IDX_FILES[0]}.gz) and no {BATCHES[0]}: a folder of images holds "
             "MNIST's four files or CIFAR-10's six, or is given as the .npz file itself."
         )
+    # One channel, said or not, is the same image.
+    arrays = [array[..., 0] if array.ndim == 4 and array.shape[-1] == 1 else array for array in arrays]
     _check_fit(files, arrays)
     for array in arrays:
         array.flags.writeable = False
@@ -319,15 +321,15 @@ _MALFORMED = (
 )
 
 
-def _read_npz(path: Path) -> list[np.ndarray]:
-    """The arrays x_train, y_train, x_test and y_test, packed or not."""
+def _read_npz(path: Path, names: Iterable[str] = _NPZ) -> list[np.ndarray]:
+    """The arrays x_train, y_train, x_test and y_test, packed or not, or those of them that are named."""
     try:
         with zipfile.ZipFile(path) as archive:
             there = {entry.filename.removesuffix(".npy"): entry for entry in archive.infolist()}
             missing = [name for name in _NPZ if name not in there]
             require(not missing, f"{path} has no {missing[0] if missing else ''}: {', '.join(_NPZ)} are needed.")
             arrays = {}
-            for name in _NPZ:
+            for name in names:
                 usual = there[name].compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
                 require(usual, f"{path} has {name} packed otherwise than NumPy does: write it with np.savez.")
                 _believed(path, (there[name].file_size,))
@@ -347,8 +349,6 @@ def _as_bytes(path: Path, name: str, array: np.ndarray) -> np.ndarray:
         whole and array.min() >= 0 and array.max() <= 255,
         f"{path} has {name} of type {array.dtype}, and not whole numbers from 0 to 255.",
     )
-    if array.ndim == 4 and array.shape[-1] == 1:  # one channel, said or not, is the same image
-        array = array[..., 0]
     return np.ascontiguousarray(array, np.uint8)
 
 
@@ -416,8 +416,9 @@ def name_of(source: Path) -> str:
     if source.suffix != ".npz" and any((source / name).is_file() for name in BATCHES):
         return "cifar10"
     with contextlib.suppress(SpecError, OSError):  # ten thousand bytes tell which of the known ones it is
-        labels = _sum_as_idx(read_idx(_idx_path(source, IDX_FILES[3])))
-        if known := [name for name, sums in PUBLISHED.items() if sums[3] == labels]:
+        packed = source.suffix == ".npz"
+        (labels,) = _read_npz(source, _NPZ[3:]) if packed else [read_idx(_idx_path(source, IDX_FILES[3]))]
+        if known := [name for name, sums in PUBLISHED.items() if sums[3] == _sum_as_idx(labels)]:
             return known[0]
     name = source.stem if source.suffix == ".npz" else source.name
     name = source.parent.name if name == "raw" else name  # as torchvision has it
