@@ -10,8 +10,9 @@ import numpy as np
 
 import afterfit as af
 from afterfit.papers import Entry, Finding, claim, control, correction, once
-from afterfit.papers._measure import first_step, share
+from afterfit.papers._measure import first_step
 from afterfit.papers.notsawo2025 import PAPER
+from afterfit.papers.notsawo2025.agreement import Answer, agree
 from afterfit.papers.notsawo2025.recovery import (
     CLOSE,
     GOAL,
@@ -33,6 +34,7 @@ __all__ = ["Fig12"]
 _ALPHA, _BETA = 0.1, 1e-5  # D.1; ζ = 10⁻⁶ is that of `descent`
 _STRONGER = 1e-3  # β of the many draws, which go ten times as far in a tenth of the steps
 _FOUND = 0.05  # of that penalty, which leaves one or two hundredths
+_AGREED = 0.75  # of the draws, by the interval: one of twenty may differ, and none of sixteen
 _NEAR = 0.05  # how near an exponent is to be, as in Fig. 4
 _TIMES = 1024  # how many times as large a* is made, a power of two
 _METHODS = {"projected": "ProjectedSubgradient", "proximal": "ProximalGradient"}
@@ -80,7 +82,7 @@ class Fig12(Entry):
             sizes = [(s, N) for N in (30, 10, 20, *range(40, 101, 10)) for s in (5, 1, 10, 15)]
             alphas, strengths, short, free = (0.1, 10**-1.5), (10**-4.5, 1e-4), steps // 10, 50_000
         else:  # a larger β, and as many steps for all: of one method and N all go together
-            n, steps, beta, fewer, seeds, draws, seen = 30, 80_000, 3 * _BETA, (6, 12), (5, 6), range(40, 48), 200
+            n, steps, beta, fewer, seeds, draws, seen = 30, 80_000, 3 * _BETA, (6, 12), (5, 6), range(48, 56), 200
             sizes = [(2, 12), (2, 6)]
             alphas, strengths, short, free = (0.1, 0.2), (1e-4, 10**-3.5), steps, steps
         s, N = sizes[0]
@@ -184,22 +186,29 @@ class Fig12(Entry):
         return _grok([Recovery.of(free["proximal"])])
 
     @claim(
-        "both recover where and only where the linear program does",
+        "both recover a* where and only where the linear program does, on most draws",
         says="the minimum-ℓ₁ solution; a grokking-like pattern similar to the subgradient case",
         changed="The draws had β = 10⁻⁴ and seeds from 20 on, where they agreed on 18 of 20: two were on their way. It "
         "is β = 10⁻³, on seeds from 40 on. At paper scale, with N = 20 and 30, projected "
         "subgradients agreed there on 20 of 20 and soft thresholding on 18, too few for the interval where the program "
-        "finds a* on 17. It is N = 15 and 25, on seeds from 60 on.",
+        "finds a* on 17. It is N = 15 and 25, on seeds from 60 on. To agree more often than one answer for all was "
+        "enough, which 15 of 20 draws may do. A share of 0.75 and most draws at each N were written down after all of "
+        "16 had agreed at quick scale, on seeds 40 to 47. There it is on seeds from 48 on; at paper scale draws are "
+        "the same, and more is asked.",
     )
-    def recover_where_possible(self, draws: dict[_Draw, af.Run]) -> Finding:
-        return _agree([(m, *_answers(run)) for (m, _, _), run in draws.items()])
+    def recover_where_possible(self, answers: dict[_Draw, Answer]) -> Finding:
+        return _agree(answers)
 
-    @control(recover_where_possible, "the program's answers for the next draw")
-    def recover_elsewhere(self, draws: dict[_Draw, af.Run]) -> Finding:
-        answers = [(m, *_answers(run)) for (m, _, _), run in draws.items()]
-        half = len(answers) // 4  # the other number of measurements
-        possible = np.roll([answer[2] for answer in answers], half)
-        return _agree([(m, found, bool(yes)) for (m, found, _), yes in zip(answers, possible, strict=True)])
+    @once
+    def answers(self, draws: dict[_Draw, af.Run]) -> dict[_Draw, Answer]:
+        """Whether each run and the linear program find a*."""
+        return {draw: _answer(draw, run) for draw, run in draws.items()}
+
+    @control(recover_where_possible, "the program's answers for the other N, of the same draw")
+    def recover_elsewhere(self, answers: dict[_Draw, Answer]) -> Finding:
+        fewer, more = sorted({draw.N for draw in answers})
+        other = {draw: answers[draw._replace(N=fewer + more - draw.N)] for draw in answers}
+        return _agree({draw: answer._replace(program=other[draw].program) for draw, answer in answers.items()})
 
     @claim(
         "t₂ ∝ 1/(αβ) for both methods",
@@ -316,24 +325,18 @@ def _grok(cells: Sequence[Recovery]) -> Finding:
     )
 
 
-def _answers(run: af.Run) -> tuple[bool, bool]:
-    """Whether a run and whether the linear program finds a*."""
-    return float(run.curves["test_error"][-1]) <= _FOUND, least_l1_recovers(run.data)
+def _answer(draw: _Draw, run: af.Run) -> Answer:
+    found = float(run.curves["test_error"][-1]) <= _FOUND
+    return Answer(f"N={draw.N}", "", found, least_l1_recovers(run.data))
 
 
-def _agree(answers: Sequence[tuple[str, bool, bool]]) -> Finding:
-    # More often, by the interval of the share, than one and the same answer for all draws would agree.
-    words, right = [], []
-    for method in _METHODS:
-        own = [(found, possible) for m, found, possible in answers if m == method]
-        possible, agreed = sum(yes for _, yes in own), share(sum(found == yes for found, yes in own), len(own))
-        guessed = max(possible, len(own) - possible) / len(own)
-        right.append(agreed.low > guessed)
-        words.append(
-            f"{method}: a* on {sum(found for found, _ in own)} of {len(own)} draws, the program on {possible}; they "
-            f"agree on a share {agreed}, one answer for all would on {guessed:.2f}"
-        )
-    return Finding("; ".join(words), all(right))
+def _agree(answers: Mapping[_Draw, Answer]) -> Finding:
+    found = {
+        m: agree([answer for draw, answer in answers.items() if draw.method == m], "the program", "numbers N", _AGREED)
+        for m in _METHODS
+    }
+    words = "; ".join(f"{method}: {each.measured}" for method, each in found.items())
+    return Finding(words, all(each.holds for each in found.values()))
 
 
 def _inverse(swept: Mapping[str, Sequence[Recovery]], time: Callable[[Recovery], float]) -> Finding:
