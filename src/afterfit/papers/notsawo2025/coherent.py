@@ -199,7 +199,8 @@ def _inputs(n: int, tau: float, numbers: Sequence[int], seed: int) -> Iterable[n
 def coherence_rises(coherences: Mapping[float, np.ndarray], numbers: Sequence[int]) -> Finding:
     """Whether μ(Mᵀ, Φ) of Gaussian measurements rises with N on every draw, and is 1 from ⌊τN⌋ = 1 on.
 
-    A draw keeps its Gaussian measurements as N grows, so that the largest cosine cannot fall.
+    Both are so by construction: a draw keeps its Gaussian measurements as N grows, so that the largest cosine cannot
+    fall, and a measurement from the basis has a cosine of 1. It tests that measurements are drawn as the text has it.
     """
     gaussian = coherences[0.0]
     N = np.array(numbers[: gaussian.shape[1]])
