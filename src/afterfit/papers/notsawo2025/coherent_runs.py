@@ -10,7 +10,8 @@ import numpy as np
 
 import afterfit as af
 from afterfit.papers import Finding, run_all
-from afterfit.papers._measure import first_step, share
+from afterfit.papers._measure import Interval, first_step, mean_of
+from afterfit.papers.notsawo2025.agreement import Answer, agree
 from afterfit.papers.notsawo2025.coherent import draw_of
 from afterfit.papers.notsawo2025.recovery import CLOSE, GOAL, descent, settling_step
 
@@ -20,10 +21,14 @@ if TYPE_CHECKING:
 __all__ = [
     "Cell",
     "agrees",
+    "at_next_tau",
+    "dealt_anew",
     "flow_of",
     "follows",
+    "later_where_found",
     "on_matrix",
     "one_by_one",
+    "sooner_where_found",
     "times_fall",
     "times_rise",
 ]
@@ -100,7 +105,7 @@ class Cell:
 
 
 def times_rise(cells: Iterable[Cell], value: Callable[[Cell], float], of: str, numbers: Sequence[int]) -> Finding:
-    """Whether a time rises with τ for each of these N: it is ∞ where it does not come.
+    """Whether with τ a time rises, or does not come, for each of these N: it is ∞ where it does not come.
 
     By Page's test for an order, in which every draw ranks its own times, the rise is no chance; and in the median over
     draws it is at least twofold from the first τ to the last. Measurements at random differ from one τ to the next, and
@@ -139,20 +144,72 @@ def _ordered(
     )
 
 
-def agrees(cells: Sequence[Cell], possible: Sequence[bool], program: str) -> Finding:
-    """Whether runs find the truth where and only where a convex program does.
+def later_where_found(cells: Iterable[Cell], numbers: Sequence[int]) -> Finding:
+    """Whether draws of which t₂ comes at several τ have it later at the largest of these than at the smallest.
 
-    They agree more often, by the interval of the share, than one and the same answer for all would.
+    For each of these N, in the mean over draws of log t₂(τ′)/t₂(τ), with its interval. How many have it at each τ is no
+    part of this.
     """
-    can, same = sum(possible), sum(cell.found == can for cell, can in zip(cells, possible, strict=True))
-    agreed, guessed = share(same, len(cells)), max(can, len(cells) - can) / len(cells)
-    places = {(cell.N, cell.tau) for cell in cells}
+    return _ratios(cells, numbers, sign=+1)
+
+
+def sooner_where_found(cells: Iterable[Cell], numbers: Sequence[int]) -> Finding:
+    """The same the other way."""
+    return _ratios(cells, numbers, sign=-1)
+
+
+def _ratios(cells: Iterable[Cell], numbers: Sequence[int], *, sign: int) -> Finding:
+    words, holds = [], []
+    draws = _timed_of_draws(cells)
+    for N in numbers:
+        pairs = [(several[0], several[-1]) for (of, _), several in draws.items() if of == N and len(several) > 1]
+        logs = np.array([np.log(last.t2 / first.t2) for first, last in pairs])
+        if len(logs) < 2:
+            words.append(f"too few, {len(logs)} (N={N})")
+            holds.append(False)
+            continue
+        mean = mean_of(logs)
+        ratio = Interval(*(float(np.exp(end)) for end in mean))
+        words.append(f"{ratio}, above 1 on {int(np.sum(logs > 0))} of {len(logs)} (N={N})")
+        holds.append(mean.low > 0 if sign > 0 else mean.high < 0)
     return Finding(
-        f"at {len(places)} pairs (N, τ), {len(cells)} runs in all, runs find the truth on "
-        f"{sum(cell.found for cell in cells)} and {program} on {can}; they agree on a share {agreed}, and one answer "
-        f"for all would on {guessed:.2f}",
-        agreed.low > guessed,
+        "geometric mean of t₂(τ′)/t₂(τ), τ′ the largest and τ the smallest at which t₂ comes on a draw, over the draws "
+        f"with two or more: {'; '.join(words)}",
+        all(holds) and bool(holds),
     )
+
+
+def dealt_anew(cells: Iterable[Cell]) -> list[Cell]:
+    """Cells with each draw's t₂ dealt by chance to the τ at which they come: as many come at each τ as before."""
+    rng, dealt = np.random.default_rng(0), []
+    for several in _timed_of_draws(cells).values():
+        times = rng.permutation([cell.t2 for cell in several])
+        dealt += [dataclasses.replace(cell, t2=float(t2)) for cell, t2 in zip(several, times, strict=True)]
+    return dealt
+
+
+def _timed_of_draws(cells: Iterable[Cell]) -> dict[tuple[int, int], list[Cell]]:
+    """By N and draw, the cells in which t₂ comes, in the order of τ."""
+    draws: dict[tuple[int, int], list[Cell]] = {}
+    for cell in sorted(cells, key=lambda c: c.tau):
+        if cell.t2 < np.inf:
+            draws.setdefault((cell.N, cell.seed), []).append(cell)
+    return draws
+
+
+def agrees(cells: Sequence[Cell], possible: Sequence[bool], program: str, least: float) -> Finding:
+    """Whether runs find the truth where and only where a convex program does, at the pairs (N, τ)."""
+    both = sorted(zip(cells, possible, strict=True), key=lambda each: (each[0].N, each[0].tau))
+    answers = [Answer(f"N={cell.N}", f"τ={cell.tau:g}", cell.found, bool(can)) for cell, can in both]
+    return agree(answers, program, "pairs (N, τ)", least)
+
+
+def at_next_tau(cells: Sequence[Cell], possible: Sequence[bool]) -> list[bool]:
+    """The answers for the same N and draw at the next τ, and after the last at the first."""
+    taus = sorted({cell.tau for cell in cells})
+    after = dict(zip(taus, [*taus[1:], taus[0]], strict=True))
+    answers = {(cell.N, cell.tau, cell.seed): can for cell, can in zip(cells, possible, strict=True)}
+    return [answers[cell.N, after[cell.tau], cell.seed] for cell in cells]
 
 
 def follows(cells: Iterable[Cell], others: Sequence[Cell]) -> Finding:

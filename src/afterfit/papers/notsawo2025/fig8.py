@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,7 +22,18 @@ from afterfit.papers.notsawo2025.coherent import (
     reads_support,
     rises,
 )
-from afterfit.papers.notsawo2025.coherent_runs import Cell, agrees, follows, one_by_one, times_fall, times_rise
+from afterfit.papers.notsawo2025.coherent_runs import (
+    Cell,
+    agrees,
+    at_next_tau,
+    dealt_anew,
+    follows,
+    later_where_found,
+    one_by_one,
+    sooner_where_found,
+    times_fall,
+    times_rise,
+)
 from afterfit.papers.notsawo2025.coherent_scales import (
     MATRIX,
     SCALES,
@@ -49,6 +59,11 @@ __all__ = ["Fig8"]
 _NUMBERS = range(1, 100, 5)  # N at which the coherence is looked at, below n
 _OTHERS = 1000  # seeds of the draws that programs are solved on begin here
 _FRESH = 3000  # and those of other draws, for a control
+_STRICTER = (
+    "They had to agree more often than one answer for all would, all pairs together, which a share of 0.64 might do. "
+    "0.9, at quick scale 0.75, and most draws at each pair were written down after that share had been seen at quick "
+    "scale, {before}. There it is on seeds from {since} on; at paper scale the draws are the same, and more is asked."
+)
 
 
 class Fig8(Entry):
@@ -249,7 +264,7 @@ class Fig8(Entry):
         return reads_support(SCALES[scale].n, by_sparsity[1.0], _draws(SCALES[scale]))
 
     @claim(
-        "sparse recovery: runs generalise later the larger τ",
+        "sparse recovery: runs generalise later, or not at all, the larger τ",
         says="the generalisation time and the generalisation delay increase with τ; for N < n, when τ → 1, t₂ → ∞ "
         "(G.1.3, Figs 21 and 22)",
         changed="Medians were to rise from each τ to the next too. At quick scale, with s = 2, N = 14 and seeds 1 to "
@@ -258,7 +273,8 @@ class Fig8(Entry):
         "five draws of seeds from 1 on, with p = 2·10⁻⁵ and 3·10⁻⁶ for N = 30 and 50 and p = 0.04 for N = 70, where "
         "0.025 is asked for. There are ten, of seeds from 11 on. At quick scale β is 2·10⁻⁵ and there "
         "are four τ: with 3·10⁻⁵ and three of them p was 0.04, with 5·10⁻⁵, where the fit itself takes long, 0.03, "
-        "and with what is asked for now 0.007, all on seeds 21 to 30. It is on seeds from 31 on since.",
+        "and with what is asked for now 0.007, all on seeds 21 to 30. It was on seeds 31 to 40 since, and is on "
+        "those from 41 on, as all there is.",
     )
     def coherent_takes_longer(self, cells: list[Cell], scale: str) -> Finding:
         numbers = SCALES[scale].timed
@@ -271,6 +287,27 @@ class Fig8(Entry):
     @control(coherent_takes_longer, "t₁")
     def fit_takes_no_longer(self, cells: list[Cell], scale: str) -> Finding:
         return times_rise(cells, lambda c: c.t1, "t₁", SCALES[scale].timed)
+
+    @claim(
+        "sparse recovery: a draw that is found at several τ is found later at the largest than at the smallest",
+        says="the generalisation time and the generalisation delay increase with τ (G.1.3, Figs 21 and 22)",
+        fails={
+            "quick": "It is not seen on so few draws: seven are found at two τ or more, of which t₂ at the larger is "
+            "from a quarter less to twice as late in the mean, by its interval. What rises there is the share that is "
+            "not found."
+        },
+    )
+    def later_where_both_are_found(self, cells: list[Cell], scale: str) -> Finding:
+        return later_where_found(cells, SCALES[scale].timed)
+
+    @control(later_where_both_are_found, "each draw's t₂ dealt by chance to the τ at which it is found")
+    def dealt_is_not_later(self, cells: list[Cell], scale: str) -> Finding:
+        return later_where_found(dealt_anew(cells), SCALES[scale].timed)
+
+    @passing(later_where_both_are_found, "times that are made up, those dealt by chance times 100^τ")
+    def would_be_later(self, cells: list[Cell], scale: str) -> Finding:
+        dealt = [dataclasses.replace(cell, t2=cell.t2 * 100**cell.tau) for cell in dealt_anew(cells)]
+        return later_where_found(dealt, SCALES[scale].timed)
 
     @claim(
         "sparse recovery: the recovery error decreases with τ",
@@ -292,20 +329,24 @@ class Fig8(Entry):
         return times_rise(cells, lambda c: c.error, "the error at the end", SCALES[scale].timed)
 
     @claim(
-        "sparse recovery: at every (N, τ) runs find a* where and only where the linear program does",
+        "sparse recovery: on nearly all draws runs find a* where and only where the linear program does, and on most "
+        "at every (N, τ) with several",
         says="the error as a function of N and τ has the same shape as in the convex programming",
+        changed=_STRICTER.format(before="0.925 of 40 runs on seeds 31 to 40", since=41),
     )
-    def as_the_linear_program(self, cells: list[Cell], solvable: list[bool]) -> Finding:
-        return agrees(cells, solvable, "the linear program")
+    def as_the_linear_program(self, cells: list[Cell], solvable: list[bool], scale: str) -> Finding:
+        return agrees(cells, solvable, "the linear program", SCALES[scale].agreed)
 
     @once
     def solvable(self, cells: list[Cell]) -> list[bool]:
         """For which runs of sparse recovery a* is the vector of least ℓ₁ norm."""
         return [least_l1_recovers(cell.run.data) for cell in cells]
 
-    @control(as_the_linear_program, "the program's answers in another order")
-    def as_another_program(self, cells: list[Cell], solvable: list[bool]) -> Finding:
-        return agrees(cells, _shuffled(solvable), "the linear program, elsewhere,")
+    @control(
+        as_the_linear_program, "the program's answers for the next τ, of the same draw, and at the last for the first"
+    )
+    def as_the_next_program(self, cells: list[Cell], solvable: list[bool], scale: str) -> Finding:
+        return agrees(cells, at_next_tau(cells, solvable), "the linear program, there,", SCALES[scale].agreed)
 
     @claim(
         "subgradient descent takes as long as its flow, and ends where it does",
@@ -387,11 +428,11 @@ class Fig8(Entry):
         return rises(by_rank, "least N", "r")
 
     @claim(
-        "completion: runs take less time the larger τ",
+        "completion: runs generalise sooner, or at all, the larger τ",
         says="the number of examples decreases, as does the time it takes the models to generalise (Figs 8 and 23)",
         changed="Medians were to fall from each τ to the next too, for every N. In a pilot on seeds 9000 to 9002 they "
         "were not in order. It is Page's test and a factor of two, for N = 70 and 80, written down before a run on the "
-        "seeds from 1 on had been seen.",
+        "seeds from 1 on had been seen. At quick scale seeds are those from 11 on since, as for all there is.",
     )
     def coherent_is_quicker(self, matrix_cells: list[Cell], scale: str) -> Finding:
         return times_fall(matrix_cells, lambda c: c.t2, "t₂", SCALES[scale].timed_entries)
@@ -399,6 +440,17 @@ class Fig8(Entry):
     @control(coherent_is_quicker, "the times of sparse recovery")
     def sparse_is_not_quicker(self, cells: list[Cell], scale: str) -> Finding:
         return times_fall(cells, lambda c: c.t2, "t₂", SCALES[scale].timed)
+
+    @claim(
+        "completion: a draw that is found at several τ is found sooner at the largest than at the smallest",
+        says="the number of examples decreases, as does the time it takes the models to generalise (Figs 8 and 23)",
+    )
+    def sooner_where_both_are_found(self, matrix_cells: list[Cell], scale: str) -> Finding:
+        return sooner_where_found(matrix_cells, SCALES[scale].timed_entries)
+
+    @control(sooner_where_both_are_found, "each draw's t₂ dealt by chance to the τ at which it is found")
+    def dealt_is_not_sooner(self, matrix_cells: list[Cell], scale: str) -> Finding:
+        return sooner_where_found(dealt_anew(matrix_cells), SCALES[scale].timed_entries)
 
     @once
     def completable(self, matrix_cells: list[Cell]) -> list[bool]:
@@ -408,22 +460,33 @@ class Fig8(Entry):
         return list(found(np.array([each.truth for each in data]), masks, SWEEPS))
 
     @claim(
-        "completion: at every (N, τ) runs find A* where and only where nuclear-norm minimisation does",
+        "completion: on nearly all draws runs find A* where and only where nuclear-norm minimisation does, and on most "
+        "at every (N, τ) with several",
         says="the convex program “gives us a basis for comparison with other methods”",
+        fails={
+            "quick": "β is 500 times as large there, and two of 24 are too many for the interval. One run ends at an "
+            "error of 0.021 where the matrix of least nuclear norm is A*; one ends at 0.0097, which counts as found, "
+            "where that matrix is 0.0047 from A*."
+        },
         changed="The program made 150 sweeps, with which it missed some matrices that an interior-point method finds. "
-        "It makes 600, on the same draws: what there is to be found does not depend on it.",
+        "It makes 600, on the same draws: what there is to be found does not depend on it. "
+        + _STRICTER.format(before="all of 24 runs on seeds 1 to 6", since=11),
     )
-    def as_the_nuclear_program(self, matrix_cells: list[Cell], completable: list[bool]) -> Finding:
-        return agrees(matrix_cells, completable, "the program")
+    def as_the_nuclear_program(self, matrix_cells: list[Cell], completable: list[bool], scale: str) -> Finding:
+        return agrees(matrix_cells, completable, "the program", SCALES[scale].agreed)
 
-    @control(as_the_nuclear_program, "the program's answers in another order")
-    def as_another_nuclear_program(self, matrix_cells: list[Cell], completable: list[bool]) -> Finding:
-        return agrees(matrix_cells, _shuffled(completable), "the program, elsewhere,")
+    @control(
+        as_the_nuclear_program, "the program's answers for the next τ, of the same draw, and at the last for the first"
+    )
+    def as_the_next_nuclear_program(self, matrix_cells: list[Cell], completable: list[bool], scale: str) -> Finding:
+        return agrees(matrix_cells, at_next_tau(matrix_cells, completable), "the program, there,", SCALES[scale].agreed)
+
+    @passing(as_the_nuclear_program, "runs that are made up, of which all but the first end as the program")
+    def would_be_as_the_program(self, matrix_cells: list[Cell], completable: list[bool], scale: str) -> Finding:
+        ends = [0.0 if can == (k > 0) else 1.0 for k, can in enumerate(completable)]
+        made_up = [dataclasses.replace(cell, error=end) for cell, end in zip(matrix_cells, ends, strict=True)]
+        return agrees(made_up, completable, "the program", SCALES[scale].agreed)
 
 
 def _draws(of: Scale) -> range:
     return range(_OTHERS, _OTHERS + of.draws)
-
-
-def _shuffled(answers: Sequence[bool]) -> list[bool]:
-    return list(np.random.default_rng(0).permutation(answers))
