@@ -3,6 +3,8 @@ PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 DONE := $(VENV)/.installed
+# Tests start a hundred processes: what Python compiles is kept for the next, also where the environment says not to.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test install lint types layers unit test-frameworks fuzz pages ledger pictures docs bench bench-flows bench-forecast bench-sweeps bench-verdicts stress clean
 
