@@ -34,7 +34,7 @@ def test_paper_scale_of_fig7_is_the_notebook_s_and_the_caption_s():
     assert (run["penalty"]["kind"], run["penalty"]["strength"]) == ("L2", 1e-5)
     assert run["dynamics"]["until"] == pytest.approx(0.1 * 10**8)  # 10⁸ steps of 0.1
     assert (run["init"]["kind"], run["init"]["scale"]) == ("Constant", 10.0)
-    assert (descent["dynamics"]["lr"], descent["dynamics"]["steps"]) == (0.1, 10**7)
+    assert (descent["dynamics"]["lr"], descent["dynamics"]["steps"]) == (0.1, 10**8)
     assert descent["penalty"] == run["penalty"]
     norms = [
         np.linalg.norm(_start(one)[2]) for one in papers.find("notsawo2025/fig7").runs("paper")["caption"].values()
