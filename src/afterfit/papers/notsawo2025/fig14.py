@@ -208,7 +208,7 @@ class Fig14(Entry):
         "the step at which the recovery error is a tenth goes like 1/β, for both",
         says="the same as for subgradient descent, Θ(1/(αβ)) steps",
         fails={
-            "quick": "Proximal descent fits in some hundred steps whatever β, which is up to a tenth of t₂ for the larger "
+            "quick": "Proximal descent fits in some hundred steps whatever β, up to a tenth of t₂ for the larger "
             "β here: the exponent is −0.93 in [−0.98, −0.87]. The projected method fits at once."
         },
         changed="The interval of the exponent was to be within 0.05 of −1, and after pilots the exponent itself within "
