@@ -34,7 +34,7 @@ def test_paper_scale_of_fig7_is_the_notebook_s_and_the_caption_s():
     assert (run["penalty"]["kind"], run["penalty"]["strength"]) == ("L2", 1e-5)
     assert run["dynamics"]["until"] == pytest.approx(0.1 * 10**8)  # 10⁸ steps of 0.1
     assert (run["init"]["kind"], run["init"]["scale"]) == ("Constant", 10.0)
-    assert (descent["dynamics"]["lr"], descent["dynamics"]["steps"]) == (0.1, 10**7)
+    assert (descent["dynamics"]["lr"], descent["dynamics"]["steps"]) == (0.1, 10**8)
     assert descent["penalty"] == run["penalty"]
     norms = [
         np.linalg.norm(_start(one)[2]) for one in papers.find("notsawo2025/fig7").runs("paper")["caption"].values()
@@ -52,6 +52,7 @@ def test_paper_scale_of_fig9_is_appendix_f1():
         assert (one["dynamics"]["lr"], one["dynamics"]["steps"]) == (0.1, 10**6)
         assert one["init"]["scale"] == (1e-6 if one["model"]["depth"] == 1 else 1e-2)
     assert {one["init"]["scale"] for one in _said("fig9", "equal")} == {1e-2}
+    assert {one["init"]["scale"] for one in _said("fig9", "text")} == {1e-2 / np.sqrt(100)}
     assert {(one["init"]["scale"], one["penalty"]["strength"]) for one in _said("fig9", "large")} == {(1.0, 1e-5)}
     for one in _said("fig9", "draws") + _said("fig9", "pairs"):  # in the parameters: `dual` would assume the claims
         assert one["dynamics"]["method"] == ("exact" if one["model"]["depth"] == 1 else "implicit")
@@ -166,6 +167,14 @@ def test_stairs_are_told_from_a_slope():
     abrupt = {depth.Draw(L, seed): run for L, runs in ((2, smooth), (3, stairs)) for seed, run in enumerate(runs)}
     assert depth.is_abrupt(abrupt, 2, (3,)).holds
     assert not depth.is_abrupt(abrupt, 3, (2,)).holds
+
+
+def test_recovery_by_a_time_is_asked_of_the_share_of_draws():
+    late = _falling(np.where(np.linspace(0, 4, 81) < 2, 1.0, 0.1))  # from t = 100 on
+    draws = {depth.Draw(2, seed): late for seed in range(6)}
+    assert depth.recover_by(draws, 2, 1000.0).holds
+    assert not depth.recover_by(draws, 2, 50.0).holds
+    assert not depth.recover_by({draw: run for draw, run in draws.items() if draw.seed < 5}, 2, 1000.0).holds
 
 
 def test_least_squares_from_more_measurements_are_those_of_the_same_draw():

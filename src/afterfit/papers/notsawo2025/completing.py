@@ -41,7 +41,7 @@ class Setting(NamedTuple):
     goal: float
     steps: int
     observations: tuple[int, int]  # of the run of Fig. 5, and of others
-    seeds: tuple[int, ...]  # the first on which the convex program finds A*
+    seeds: tuple[int, ...]  # the first, from 1 on at paper scale, on which the convex program finds A*
     alphas: tuple[float, ...]  # of Figs 6 and 29
     betas: tuple[float, ...]  # by descent, with every α
     beyond: tuple[float, ...]  # by descent, with α = 1
@@ -206,7 +206,7 @@ class Completion(Entry):
         return norm_settles(free, t1, t2)
 
     @claim(
-        "singular values die from the smallest up, each by itself, until r are left",
+        "singular values die one by one until r are left",
         says="the small singular value after memorization converges to 0, followed by the next smaller one until "
         "‖A‖_* ≈ ‖A*‖_*",
         fails={

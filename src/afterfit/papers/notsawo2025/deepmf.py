@@ -12,7 +12,7 @@ import afterfit as af
 from afterfit.papers import Entry, Finding, claim, control, once
 from afterfit.papers._measure import Interval, relative_distance, share
 from afterfit.papers.notsawo2025 import PAPER
-from afterfit.papers.notsawo2025.matrices import completed, fitted, least_nuclear_recovers, span
+from afterfit.papers.notsawo2025.matrices import completed, fitted, least_nuclear, span
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,7 +26,7 @@ class _Setting(NamedTuple):
 
     n: int
     rank: int
-    counts: tuple[int, ...]  # the largest is that of all claims but one, the smallest that of the one on fewer entries
+    counts: tuple[int, ...]  # the largest is that of all claims but one; the smallest, half of the entries, of that one
     depths: tuple[int, ...]
     fewer: tuple[int, ...]  # depths with all but the largest of these numbers
     alpha: float
@@ -49,7 +49,7 @@ _SETTINGS = {
         fewer=(1, 2, 3, 4),
         alpha=0.01,
         steps=30_000,
-        seeds=tuple(range(41, 61)),
+        seeds=tuple(range(61, 81)),
         decay=1e-3,
         far=(2, 3),
         slow=400_000,
@@ -63,7 +63,7 @@ _SETTINGS = {
         fewer=(3,),
         alpha=0.02,
         steps=6_000,
-        seeds=tuple(range(21, 41)),
+        seeds=tuple(range(41, 71)),
         decay=1e-2,
         far=(2,),
         slow=50_000,
@@ -78,9 +78,14 @@ _SEEN = 1e-2  # a singular value counts from this share of the largest on
 
 _CHANGED = (
     "At quick scale N was 26 of 36 entries, with which two factors had rank 1 on 13 and found A* on 12 of 20 draws, "
-    "too few for the interval. It is 30 now, on seeds 21 to 40. At paper scale four factors began at ζ = 10⁻², from "
-    "which they had rank 1 on all of seeds 1 to 20 after 120 000 steps. They begin at 10⁻¹ now, which was tried on "
-    "seeds 1000 to 1005, and seeds are 41 to 60."
+    "too few for the interval. It is 30 now, on other draws. At paper scale four factors began at ζ = 10⁻², from which "
+    "they had rank 1 on all of seeds 1 to 20 after 120 000 steps. They begin at 10⁻¹ now, which was tried on seeds "
+    "1000 to 1005. The large start, which is to be rejected, had five draws, and five of five would not have passed: "
+    "it has ten. Measured on seeds from 61 on, at quick scale from 41 on."
+)
+_ONE_ERROR = (
+    "A* counted as found by the convex program with an error of 10⁻³ and by descent with one of 0.02. It is 0.02 for "
+    "both now, and at quick scale there are 30 draws for 20: of seeds from 61 on, there from 41 on."
 )
 
 
@@ -122,21 +127,21 @@ class DeepMF(Entry):
 
         return {
             "descents": {key: _product(s, *key) for key in keys},
-            "large": {seed: _product(s, 2, most, seed, _LARGE) for seed in s.seeds[:5]},
+            "large": {seed: _product(s, 2, most, seed, _LARGE) for seed in s.seeds[:10]},
             "decayed": {L: slowly(L, s.decay, _LARGE) for L in s.far},
             "free": {L: slowly(L, 0.0, _LARGE) for L in s.far},
             "near": {L: slowly(L, s.decay) for L in s.far},
         }
 
     def picture(
-        self, descents: dict[_At, af.Run], decayed: dict[int, af.Run], exact: dict[int, list[bool]], scale: str
+        self, descents: dict[_At, af.Run], decayed: dict[int, af.Run], programs: dict[int, list[float]], scale: str
     ) -> Figure:
         s = _SETTINGS[scale]
         figure = af.plot.Figure(figsize=(11, 8.4), layout="constrained")
         (errors, values), (counts, late) = figure.subplots(2, 2)
         _draw_depths(errors, {L: descents[_At(L, s.counts[-1], s.seeds[0])] for L in s.depths})
         _draw_ranks(values, {L: descents[_At(L, s.counts[-1], s.seeds[0])] for L in s.depths})
-        _draw_counts(counts, descents, exact, s)
+        _draw_counts(counts, descents, programs, s)
         _draw_depths(late, decayed)
         af.plot.log_time_axes(errors, values, late)
         af.plot.mark_phases(errors, _judged(descents[_At(2, s.counts[-1], s.seeds[0])]))
@@ -147,13 +152,11 @@ class DeepMF(Entry):
         return figure
 
     @once
-    def exact(self, scale: str) -> dict[int, list[bool]]:
-        """Whether the convex program finds A*, for each seed, by the number of entries."""
+    def programs(self, scale: str) -> dict[int, list[float]]:
+        """The error of the convex program for each seed, by the number of entries."""
         s = _SETTINGS[scale]
-        return {
-            N: [least_nuclear_recovers(completed(s.n, s.rank, N).draw(np.random.default_rng(seed))) for seed in s.seeds]
-            for N in s.counts
-        }
+        draws = {N: [completed(s.n, s.rank, N).draw(np.random.default_rng(k)) for k in s.seeds] for N in s.counts}
+        return {N: [relative_distance(least_nuclear(each), each.truth) for each in of] for N, of in draws.items()}
 
     @claim(
         "two factors or more end at rank r without a penalty",
@@ -209,19 +212,23 @@ class DeepMF(Entry):
         return _more_accurate(descents, max(_SETTINGS[scale].counts), (3, 2, 1))
 
     @claim(
-        "three factors recover A* from fewer entries than the convex program needs",
+        "from half of the entries three factors recover A* on more draws than the convex program",
         says="without any regularization and with fewer samples than in the shallow case",
+        changed=_ONE_ERROR,
     )
-    def from_fewer_entries(self, descents: dict[_At, af.Run], exact: dict[int, list[bool]]) -> Finding:
-        return _more_often("L = 3", [_error(run) for run in _of(descents, 3, min(exact))], exact)
+    def from_fewer_entries(self, descents: dict[_At, af.Run], programs: dict[int, list[float]]) -> Finding:
+        N = min(programs)
+        return _more_often(N, "L = 3", [_error(run) for run in _of(descents, 3, N)], programs[N])
 
     @control(from_fewer_entries, "Â, where one factor ends")
-    def not_by_one_factor(self, descents: dict[_At, af.Run], exact: dict[int, list[bool]]) -> Finding:
-        data = [run.data for run in _of(descents, 3, min(exact))]
-        return _more_often("Â", [relative_distance(fitted(each), each.truth) for each in data], exact)
+    def not_by_one_factor(self, descents: dict[_At, af.Run], programs: dict[int, list[float]]) -> Finding:
+        N = min(programs)
+        data = [run.data for run in _of(descents, 3, N)]
+        return _more_often(N, "Â", [relative_distance(fitted(each), each.truth) for each in data], programs[N])
 
     @claim(
-        "the product moves as one matrix does, with a preconditioner: −Σⱼ(AAᵀ)^{(j−1)/L}·G·(AᵀA)^{(L−j)/L}",
+        "the product of balanced factors moves as one matrix does, with a preconditioner: "
+        "−Σⱼ(AAᵀ)^{(j−1)/L}·G·(AᵀA)^{(L−j)/L}",
         says="with depth, the update for the whole iterate is similar to the shallow case but with a preconditioner in "
         "front of the gradient (Arora et al., 2018)",
     )
@@ -233,7 +240,7 @@ class DeepMF(Entry):
         return _moves_as(scale, lambda A, G, L: -G)
 
     @claim(
-        "from a large start with a small weight decay two factors or more grok",
+        "from a large start with a small weight decay two factors or more grok, on one draw",
         says={
             "paper": "initializing the model very far from the origin and using a small (but non-zero) weight decay "
             "leads to grokking (Lyu et al., 2023); L = 2 and 3 here",
@@ -299,11 +306,16 @@ def _have_rank(by_depth: Mapping[int, Sequence[af.Run]], scale: str) -> Finding:
     return Finding("; ".join(said), holds)
 
 
+def _share_found(errors: Sequence[float]) -> Interval:
+    """The share of draws with A* found."""
+    return share(sum(each <= _FOUND for each in errors), len(errors))
+
+
 def _recover(by_depth: Mapping[int, Sequence[af.Run]]) -> Finding:
     said, holds = [], True
     for L, runs in by_depth.items():
         errors = [_error(run) for run in runs]
-        found = share(sum(each <= _FOUND for each in errors), len(errors))
+        found = _share_found(errors)
         said.append(f"L = {L}: error {np.median(errors):.2g} in the median, at most {_FOUND} on a share {found}")
         holds &= found.low > 0.5
     return Finding("; ".join(said), holds)
@@ -338,12 +350,12 @@ def _more_accurate(descents: Mapping[_At, af.Run], N: int, depths: Sequence[int]
     )
 
 
-def _more_often(name: str, errors: Sequence[float], exact: Mapping[int, Sequence[bool]]) -> Finding:
+def _more_often(N: int, name: str, errors: Sequence[float], programs: Sequence[float]) -> Finding:
     # The intervals do not meet.
-    N = min(exact)
-    found, program = share(sum(e <= _FOUND for e in errors), len(errors)), share(sum(exact[N]), len(exact[N]))
+    found, program = _share_found(errors), _share_found(programs)
     return Finding(
-        f"N = {N}: {name} recovers A* on a share {found} of {len(errors)} draws, the convex program on {program}",
+        f"N = {N}, errors at most {_FOUND}: {name} on a share {found} of {len(errors)} draws, the convex program on "
+        f"{program}",
         found.low > program.high,
     )
 
@@ -425,15 +437,17 @@ def _draw_ranks(ax: Axes, runs: Mapping[int, af.Run]) -> None:
     ax.set(ylabel=r"singular values $\sigma_i$")
 
 
-def _draw_counts(ax: Axes, descents: Mapping[_At, af.Run], exact: Mapping[int, Sequence[bool]], s: _Setting) -> None:
+def _draw_counts(
+    ax: Axes, descents: Mapping[_At, af.Run], programs: Mapping[int, Sequence[float]], s: _Setting
+) -> None:
     """The share of draws on which A* is found, with its interval, over N."""
     from matplotlib.ticker import MaxNLocator
 
     for k, L in enumerate(s.depths):
         counts = s.counts if L in s.fewer else s.counts[-1:]
-        found = [share(sum(_error(run) <= _FOUND for run in _of(descents, L, N)), len(s.seeds)) for N in counts]
+        found = [_share_found([_error(run) for run in _of(descents, L, N)]) for N in counts]
         _draw_shares(ax, counts, found, 0.3 * k, color=_COLOURS[L], ls=_STYLES[L], marker="o", label=f"L = {L}")
-    program = [share(sum(exact[N]), len(s.seeds)) for N in s.counts]
+    program = [_share_found(programs[N]) for N in s.counts]
     _draw_shares(ax, s.counts, program, -0.3, color="#7B3294", ls="-", marker="s", label="convex program")
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.set(xlabel="observed entries $N$", ylabel=r"share of draws with $A^*$ found", ylim=(-0.03, 1.03))

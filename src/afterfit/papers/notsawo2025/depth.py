@@ -35,6 +35,7 @@ __all__ = [
     "possible_of",
     "reached",
     "recover",
+    "recover_by",
     "rests",
     "squares_error",
     "stairs",
@@ -113,6 +114,18 @@ def recover(draws: Mapping[Draw, af.Run], depths: Sequence[int]) -> Finding:
     return Finding(
         f"error at most {FOUND:g} on a share " + ", ".join(words),
         all(shares[L].low > 0.5 for L in depths) and shares[1].high < 0.5,
+    )
+
+
+def recover_by(draws: Mapping[Draw, af.Run], L: int, time: float) -> Finding:
+    """Whether this depth has found a* by a time on more than half of the draws, by the interval of the share."""
+    runs = by_seed(draws, L).values()
+    errors, times = [float(at(run, "test_error", time)) for run in runs], [reached(run) for run in runs]
+    found = share(sum(t <= time for t in times), len(times))
+    return Finding(
+        f"L={L}: error at most {FOUND:g} by t = {time:g} on a share {found} of {len(times)} draws; in the median it is "
+        f"{np.median(errors):.2g} then, and at most {FOUND:g} from t = {np.median(times):.3g} on",
+        found.low > 0.5,
     )
 
 

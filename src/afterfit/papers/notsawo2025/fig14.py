@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Fig14"]
 
-_NEAR = 0.1  # how near an exponent is to be: proximal descent fits in steps that do not know β, a tenth of t₂ or less
+_NEAR = (
+    0.1  # how near −1 an exponent is to be: proximal descent fits in steps that do not know β, a tenth of t₂ or less
+)
 _ALIKE = 1.15  # times of the two methods, which come to the same path from different sides
 _FAR = 0.1  # a relative error that is no recovery
 
@@ -43,18 +45,39 @@ class _Setting(NamedTuple):
     N: int
     alpha: float
     betas: tuple[float, ...]
+    laws: tuple[float, ...]  # and those of the laws
     goal: float  # relative errors of t₁ and t₂; the notebook's 10⁻⁴ is below what β leaves of the proximal method's
     steps: float
     draws: int
-    seeds: tuple[int, ...]  # the first from 1 on on which the convex program finds A*
+    seeds: tuple[int, int]  # draws on which the convex program finds A*, the second for the laws
 
 
 _SETTINGS = {
     # App. D.2 but for N, which is 80 in cell 23 of the notebook (text: 70).
     "paper": _Setting(
-        n=10, rank=2, N=80, alpha=0.1, betas=(1e-4, 10**-3.5, 1e-3), goal=1e-3, steps=10, draws=40, seeds=(1,)
+        n=10,
+        rank=2,
+        N=80,
+        alpha=0.1,
+        betas=(1e-4, 10**-3.5, 1e-3),
+        laws=(1e-4, 10**-3.75, 10**-3.5, 10**-3.25, 1e-3),
+        goal=1e-3,
+        steps=10,
+        draws=40,
+        seeds=(1, 2),
     ),
-    "quick": _Setting(n=6, rank=1, N=30, alpha=0.3, betas=(1e-3, 2e-3, 4e-3), goal=3e-3, steps=6, draws=15, seeds=(2,)),
+    "quick": _Setting(
+        n=6,
+        rank=1,
+        N=30,
+        alpha=0.3,
+        betas=(1e-3, 2e-3, 4e-3),
+        laws=(2e-3, 2e-3 * 2**0.5, 4e-3, 4e-3 * 2**0.5),
+        goal=3e-3,
+        steps=6,
+        draws=15,
+        seeds=(2, 4),
+    ),
 }
 
 
@@ -73,6 +96,11 @@ _RANK_OF_MINIMISER = (
 )
 
 
+class _At(NamedTuple):
+    method: str
+    β: float
+
+
 class Fig14(Entry):
     paper, name = PAPER, "fig14"
     title = "Matrix sensing groks by the projected subgradient method and by proximal descent"
@@ -83,26 +111,33 @@ class Fig14(Entry):
         "projection on the matrices that fit, is at Â after one step; proximal descent, A ← S_{αβ}(A − αG) with S the "
         "soft threshold of singular values, fits first. Both then move along the matrices that fit, to A*. N = 80 is "
         "the notebook's (text: 70). The variance of x is 1/n, the default of the authors' code, with which a "
-        "measurement has norm 1; in the text it is 1/n² and in the notebook 1/N, and a row says what that does. The "
-        "factors x⁽¹⁾ and x⁽²⁾ are independent; as committed the notebook draws both from one seed, and another row "
-        "says what that does."
+        "measurement has norm 1; in the text it is 1/n², 1/100, and in the notebook 1/N, 1/80, which is near: 1/N is "
+        "run, and a row says what that does. The factors x⁽¹⁾ and x⁽²⁾ are independent; as committed the notebook "
+        "draws both from one seed, and another row says what that does."
     )
     notes = (
         "(1) The projected step of the notebook takes G along, which is 0 on the matrices that fit: only the first "
         "step differs from the text's, which is run here. (2) With X a factor c larger and β a factor c² the "
         "minimisers are the same, and with α a factor c⁻² so is the path: so β = 10⁻⁴ says nothing without the scale "
         "of X. (3) A relative error of 10⁻³ counts as reached: the notebook has 10⁻⁴, which the proximal method's β "
-        "leaves out of reach on some draws. (4) As the A* of the figures was not seeded, the draw is the first on "
-        "which the convex program is exact. The figures' 10⁷ steps are more than are needed."
+        "leaves out of reach on some draws. Where times of several β or of both methods are held against each other it "
+        "is a tenth, far above what β leaves. (4) As the A* of the figures was not seeded, the draw is the first from "
+        "seed 1 on on which the convex program is exact; at quick scale it is 2, as 1 had been seen. The law of t₂ "
+        "over β is from another. The figures' 10⁷ steps are more than are needed."
     )
 
-    def runs(self, scale: str) -> dict[str, dict[float, af.Experiment] | af.Experiment]:
+    def runs(self, scale: str) -> dict[str, dict[float, af.Experiment] | dict[_At, af.Experiment] | af.Experiment]:
         s = _SETTINGS[scale]
         task = sensed(s.n, s.rank, s.N, 1 / s.n)
+        methods = {"projected": af.dynamics.ProjectedSubgradient, "proximal": af.dynamics.ProximalGradient}
+
+        def sought(method: str, β: float, seed: int, steps: int) -> af.Experiment:
+            return penalised(task, β, methods[method](lr=s.alpha, steps=steps), seed, 300)
+
         projected, proximal = (
-            {β: penalised(task, β, method(lr=s.alpha, steps=_steps(scale, β)), s.seeds[0], 300) for β in s.betas}
-            for method in (af.dynamics.ProjectedSubgradient, af.dynamics.ProximalGradient)
+            {β: sought(method, β, s.seeds[0], _steps(scale, β)) for β in s.betas} for method in methods
         )
+        most = _steps(scale, s.betas[0])
         free = {"penalty.strength": 0.0}
         small, factor = {"task.variance": 1 / s.N}, (s.n / s.N) ** 2
         as_strong = {"penalty.strength": factor * s.betas[0], "dynamics.lr": s.alpha / factor}
@@ -114,6 +149,11 @@ class Fig14(Entry):
             "free": weakest.set(free),
             "smaller": weakest.set({**small, "dynamics.steps": _steps(scale, s.betas[1 if scale == "quick" else 0])}),
             "rescaled": weakest.set({**small, **as_strong}),
+            "laws": {
+                _At(method, β): sought(method, β, s.seeds[1], most if scale == "quick" else _steps(scale, β))
+                for method in methods
+                for β in s.laws
+            },
         }
 
     def picture(self, projected: dict[float, af.Run], proximal: dict[float, af.Run], scale: str) -> Figure:
@@ -165,19 +205,32 @@ class Fig14(Entry):
         return _groks(free, scale)
 
     @claim(
-        "t₂ ∝ 1/β for both",
+        "the step at which the recovery error is a tenth goes like 1/β, for both",
         says="the same as for subgradient descent, Θ(1/(αβ)) steps",
-        changed="The interval of the exponent was to be within 0.05 of −1. After pilots, and before the draw that is "
-        "reported was seen, the exponent itself is to be within 0.1. " + _DOUBLED,
+        fails={
+            "quick": "Proximal descent fits in some hundred steps whatever β, up to a tenth of t₂ for the larger "
+            "β here: the exponent is −0.93 in [−0.98, −0.87]. The projected method fits at once."
+        },
+        changed="The interval of the exponent was to be within 0.05 of −1, and after pilots the exponent itself within "
+        "0.1, for three β on the draw of the other rows. It is the interval within 0.1 now, for more β and on draw 2. "
+        "At quick scale 6/(αβ) steps were too few on draw 3, which takes 6.4/(αβ); it is 12/(αβ) or more, on draw 4.",
     )
-    def both_take(self, projected: dict[float, af.Run], proximal: dict[float, af.Run]) -> Finding:
-        return _laws(projected, proximal, _settled)
+    def both_take(self, laws: dict[_At, af.Run]) -> Finding:
+        return _inverse(laws, _settled)
 
     @control(both_take, "the first step with a training error of a tenth")
-    def both_fit(self, projected: dict[float, af.Run], proximal: dict[float, af.Run]) -> Finding:
-        return _laws(projected, proximal, lambda run: first_step(*_curve(run, "train_error"), 0.1))
+    def both_fit(self, laws: dict[_At, af.Run]) -> Finding:
+        return _inverse(laws, lambda run: first_step(*_curve(run, "train_error"), 0.1))
 
-    @claim("both take the same number of steps", says="the above results hold for both", changed=_DOUBLED)
+    @passing(both_take, "the projected method alone")
+    def projected_takes(self, laws: dict[_At, af.Run]) -> Finding:
+        return _inverse({at: run for at, run in laws.items() if at.method == "projected"}, _settled)
+
+    @claim(
+        "both take the same number of steps to a recovery error of a tenth",
+        says="the above results hold for both",
+        changed=_DOUBLED,
+    )
     def take_alike(self, projected: dict[float, af.Run], proximal: dict[float, af.Run]) -> Finding:
         return _alike(projected, proximal)
 
@@ -310,15 +363,15 @@ def _settled(run: af.Run) -> float:
     return first_step(*_curve(run, "test_error"), 0.1)
 
 
-def _laws(
-    projected: Mapping[float, af.Run], proximal: Mapping[float, af.Run], step: Callable[[af.Run], float]
-) -> Finding:
-    laws, said = [], []
-    for name, group in (("projected", projected), ("proximal", proximal)):
-        law = power_law(list(group), [step(run) for run in group.values()])
-        laws.append(law)
-        said.append(f"{name}: β^p with p = {law}")
-    return Finding("; ".join(said), all(abs(law.value + 1) <= _NEAR for law in laws))
+def _inverse(runs: Mapping[_At, af.Run], step: Callable[[af.Run], float]) -> Finding:
+    """Whether steps go like 1/β by each method, by the interval of the exponent."""
+    said, holds = [], True
+    for method in dict.fromkeys(at.method for at in runs):
+        steps = {at.β: step(run) for at, run in runs.items() if at.method == method}
+        law = power_law(list(steps), list(steps.values()))
+        said.append(f"{method}: β^p with p = {law}, {len(steps)} β")
+        holds &= abs(law.low + 1) <= _NEAR and abs(law.high + 1) <= _NEAR
+    return Finding("; ".join(said), holds)
 
 
 def _alike(projected: Mapping[float, af.Run], proximal: Mapping[float, af.Run]) -> Finding:
