@@ -68,10 +68,10 @@ class Fig6d(Entry):
         "on this machine (`afterfit data fetch cifar10`), else of Fashion-MNIST, whose odd sides keep their last row "
         "in pooling: on this was seen what the ledger says. All runs together take some 45 minutes of one core, and "
         "half of that on two. Steps are 0.1 at α = 1 and, as a first step twice as large overshoots, 0.05·α⁻⁶ above, "
-        "so that as many are enough for every α: f is homogeneous of degree D = 8 in its weights, a step moves it by the step size times α^(2D−2), "
-        "which with α^(2−D) is the same share of f whatever α. At α = 1 the time, steps times their size, is 40 where "
-        "the paper's is 78. Left out in the paper and chosen here: α from 1 to 2, four draws, three of the kernel "
-        "predictor."
+        "so that as many are enough for every α: f is homogeneous of degree D = 8 in its weights, a step moves it by "
+        "the step size times α^(2D−2), which with α^(2−D) is the same share of f whatever α. At α = 1 the time, steps "
+        "times their size, is 40 where the paper's is 78. Left out in the paper and chosen here: α from 1 to 2, four "
+        "draws, three of the kernel predictor."
     )
     notes = (
         "The paper has one step size for all α and speaks of optimization difficulties that arise from smaller ones "

@@ -133,7 +133,7 @@ def rise(ends: Ends, small: float, large: float) -> Finding:
 
 def flat(ends: Ends, low: float, high: float, rise: float) -> Finding:
     """Whether the mean errors of all α between are within half of a rise."""
-    means = [np.mean(list(errors(between(ends, α, α)).values())) for α in alphas(between(ends, low, high))]
+    means = [float(np.mean(list(errors(between(ends, α, α)).values()))) for α in alphas(between(ends, low, high))]
     spread = max(means) - min(means)
     return Finding(
         f"{images_of(ends)}: {min(means):.1%} to {max(means):.1%} at {len(means)} scales α from {low:g} to {high:g}, "
