@@ -14,12 +14,14 @@ from afterfit.papers.woodworth2020.over_alpha import (
     At,
     Ends,
     Runs,
+    between,
     differ,
     early,
     ends_of,
-    errors,
     fit,
     flat,
+    images_of,
+    in_pairs,
     rise,
     show_errors,
     show_level,
@@ -39,18 +41,25 @@ _LOSS = 1e-5
 # Step sizes were searched, (0.5, 0.01, 0.05, ...), for each α. So they were here, on one other draw, seed 100: at paper
 # scale of 0.05, 0.2 and 0.5 for α = 1 and of 0.01, 0.05, 0.2 and 0.5 for α = 50, in 300 to 500 steps. For the last
 # layer alone 0.05 was tried; for the other α nothing, but that 0.2 fits all images at ½.
-_RATES = {"paper": {0.5: 0.2, 1.0: 0.2, 2.0: 0.2}, "quick": {}}
+_RATES = {"paper": {0.5: 0.2, 1.0: 0.2, 2.0: 0.2}, "quick": {1.0: 0.2, 2.0: 0.2}}
 _RATE = {"paper": 0.05, "quick": 0.1}
 # What is ours: how many images and steps there is time for, the grid of α (a picture in the paper), and the draws.
 _IMAGES = {"paper": 512, "quick": 128}
-_TESTED = {"paper": 2000, "quick": 1000}
+_TESTED = 2000
 _STEPS, _OBSERVED = {"paper": 600, "quick": 300}, {"paper": 20, "quick": 10}
 _ALPHAS = {"paper": (0.5, 1.0, 2.0, 10.0, 50.0, 100.0), "quick": (1.0, 2.0, 50.0, 100.0)}
-_SEEDS = {"paper": range(21, 24), "quick": range(31, 36)}
+_SEEDS = {"paper": range(51, 54), "quick": range(61, 66)}
+_FRESH = "It is measured on other draws since: seeds 61 to 65 at quick scale, 51 to 53 at paper scale"
 # What was seen at quick scale before, of 128 images.
-_CHANGED = (
-    "at quick scale there were three draws at first, seeds 21 to 23: {}. Since then there are five, seeds 31 to 35"
+_UNFITTED = (
+    "of seeds 41 to 45 a net with α = 1 did not fit all of its images, so steps are twice as long for α ≤ 2 since, as "
+    "at paper scale, and there are 2000 test images in place of 1000. It is measured on seeds 61 to 65 since"
 )
+_CHANGED = (
+    "at quick scale there were three draws at first, seeds 21 to 23: {}; then five, seeds 31 to 35: {}; then seeds 41 "
+    f"to 45: {{}}. But {_UNFITTED}"
+)
+_LEVELS = f"the control was all α, which the check cannot accept: the whole rise is among them. {_FRESH}"
 
 
 class Fig6c(Entry):
@@ -65,8 +74,9 @@ class Fig6c(Entry):
         "MNIST. Two cores have no time for that: 512 are drawn, 600 steps are made, and 2000 test images are looked "
         "at, of MNIST where it is on this machine (`afterfit data fetch mnist`), else of Fashion-MNIST. What the "
         "ledger says was seen on Fashion-MNIST. Left out in the paper and chosen here: no biases, pixels in [0, 1], α "
-        "from ½ to 100, three draws of images and start. Its step sizes were the best for each α on the test images; "
-        "here they were searched on another draw than those reported, for α = 1 and α = 50."
+        "from ½ to 100, three draws of images and start. Its step sizes were the best for each α, by validation error "
+        "in the caption and by generalisation in the text; here they were searched on another draw than those "
+        "reported, for α = 1 and α = 50."
     )
     notes = (
         "f is homogeneous of degree 2 in its weights, and so is its tangent kernel: with the same step size, a step "
@@ -106,9 +116,14 @@ class Fig6c(Entry):
 
     @once
     def rises_by(self, ends: Ends) -> float:
-        return float(np.mean(errors(ends, low=_LARGE) - errors(ends, high=_SMALL)))
+        large, small = in_pairs(between(ends, low=_LARGE), between(ends, high=_SMALL))
+        return float(np.mean(large - small))
 
-    @claim("every net reaches 100 % training accuracy", says="App. B.2: every network reached 100 % training accuracy")
+    @claim(
+        "every net reaches 100 % training accuracy",
+        says="App. B.2: every network reached 100 % training accuracy",
+        changed=f"at quick scale, {_UNFITTED}",
+    )
     def fits(self, ends: Ends) -> Finding:
         return fit(ends)
 
@@ -127,81 +142,96 @@ class Fig6c(Entry):
 
     @passing(loss_is_small, "nets with α ≥ 50 alone, whose outputs are as large from the start")
     def loss_of_large(self, ends: Ends) -> Finding:
-        return _loss({at: end for at, end in ends.items() if at.α >= _LARGE})
+        return _loss(between(ends, low=_LARGE))
 
     @claim(
         "the test error is higher for α ≥ 50 than for α ≤ 2",
         says="App. B.2: ≈ 1.4 % error for α ≤ 2, and ≈ 2.4 % error for α ≥ 50, of MNIST with 60 000 images",
-        changed=_CHANGED.format("8.68 in [−6.1, 23.5] points, above 0 in 3 of 3"),
+        changed=_CHANGED.format(
+            "8.68 in [−6.1, 23.5] points, above 0 in 3 of 3",
+            "9.6 in [8.15, 11], 5 of 5",
+            "10.7 in [7.63, 13.7], 5 of 5",
+        ),
     )
     def rises(self, ends: Ends) -> Finding:
         return rise(ends, _SMALL, _LARGE)
 
     @control(rises, "α = 2 in place of α ≥ 50")
     def no_rise_among_small(self, ends: Ends) -> Finding:
-        return rise({at: end for at, end in ends.items() if at.α <= _SMALL}, 1.0, _SMALL)
+        return rise(between(ends, high=_SMALL), 1.0, _SMALL)
 
     @claim(
-        "up to α = 2 the error has one level",
+        "up to α = 2 mean test errors differ by at most half of the rise from α ≤ 2 to α ≥ 50",
         says="App. B.2: a visible phase transition, ≈ 1.4 % error for α ≤ 2",
+        changed=_LEVELS,
     )
     def is_flat_below(self, ends: Ends, rises_by: float) -> Finding:
         return flat(ends, 0.0, _SMALL, rises_by)
 
-    @control(is_flat_below, "all α")
-    def is_not_flat(self, ends: Ends, rises_by: float) -> Finding:
-        return flat(ends, 0.0, np.inf, rises_by)
+    @control(is_flat_below, "α from 2 to 50")
+    def is_not_flat_between(self, ends: Ends, rises_by: float) -> Finding:
+        return flat(ends, _SMALL, _LARGE, rises_by)
 
     @claim(
-        "from α = 50 on the error has one level",
+        "from α = 50 on mean test errors differ by at most half of the rise from α ≤ 2 to α ≥ 50",
         says="App. B.2: a visible phase transition, ≈ 2.4 % error for α ≥ 50",
+        changed=_LEVELS,
     )
     def is_flat_above(self, ends: Ends, rises_by: float) -> Finding:
         return flat(ends, _LARGE, np.inf, rises_by)
 
-    @control(is_flat_above, "all α")
+    @control(is_flat_above, "α from 2 to 50")
     def is_not_flat_either(self, ends: Ends, rises_by: float) -> Finding:
-        return flat(ends, 0.0, np.inf, rises_by)
+        return flat(ends, _SMALL, _LARGE, rises_by)
 
     @claim(
         "for α ≥ 50 a net is no better than its last layer alone, trained on random features",
         says="App. B: the 2.4 % test error reached for large initialization is no better than what can be achieved "
         "with a linear model over a random feature map; App. B.2: 2.7 %",
+        changed="at first 0.85 of the last layer's errors were enough, as 2.4 in 2.7 is 0.89, and the control was a "
+        "share, 1.4 in 2.7 of them. Since then nets must have as many in every draw, and nets with α ≤ 2 must not. "
+        f"{_FRESH}",
     )
     def no_better(self, ends: Ends, last_ends: Ends) -> Finding:
-        return _no_better("nets with α ≥ 50", errors(ends, low=_LARGE), errors(last_ends))
+        return _no_better("α ≥ 50", between(ends, low=_LARGE), last_ends)
 
-    @control(no_better, "a net with as many errors as the paper has for α ≤ 2, 1.4 in 2.7 of the last layer's")
-    def small_would_be(self, last_ends: Ends) -> Finding:
-        return _no_better("such a net", 1.4 / 2.7 * errors(last_ends), errors(last_ends))
+    @control(no_better, "nets with α ≤ 2")
+    def small_are(self, ends: Ends, last_ends: Ends) -> Finding:
+        return _no_better("α ≤ 2", between(ends, high=_SMALL), last_ends)
 
     @claim(
         "for α ≤ 2 a net is better than its last layer alone",
         says="App. B.2: ≈ 1.4 % error for α ≤ 2, 2.7 % when training only the output layer",
         fails={
-            "paper": "the last layer of 5000 units trained alone errs on 22.3 % of the test images, nets with α ≤ 2 on "
-            "22.1 %: 0.239 in [−0.49, 0.968] points less, on 2 of 3 draws. There are 512 images "
-            "here, and 60 000 in the paper"
+            "quick": "the last layer trained alone errs on 31.5 % of the test images, nets with α ≤ 2 on 30.5 %: 1.04 "
+            "in [−0.408, 2.49] points less, on 4 of 5 draws. There are 128 images here",
+            "paper": "on seeds 21 to 23 the last layer of 5000 units trained alone errs on 22.3 % of the test images, "
+            "nets with α ≤ 2 on 22.1 %: 0.239 in [−0.49, 0.968] points less, on 2 of 3 draws. There are 512 images "
+            "here, and 60 000 in the paper",
         },
-        changed=_CHANGED.format("2.2 in [−0.689, 5.09] points, above 0 in 3 of 3")
+        changed=_CHANGED.format(
+            "2.2 in [−0.689, 5.09] points, above 0 in 3 of 3",
+            "2.24 in [1.29, 3.19], 5 of 5",
+            "1.59 in [−0.348, 3.53], 5 of 5",
+        )
         + ". Before that 256 images had been drawn: 1.08 in [−2.06, 4.23] points, above 0 in 2 of 3",
     )
     def is_better(self, ends: Ends, last_ends: Ends) -> Finding:
-        return differ(("of the last layer alone", errors(last_ends)), ("of nets, α ≤ 2", errors(ends, high=_SMALL)))
+        return differ(("of the last layer alone", last_ends), ("of nets, α ≤ 2", between(ends, high=_SMALL)))
 
     @passing(is_better, "nets with α ≥ 50 in place of the last layer")
     def is_better_than_large(self, ends: Ends) -> Finding:
-        return differ(("of nets, α ≥ 50", errors(ends, low=_LARGE)), ("of nets, α ≤ 2", errors(ends, high=_SMALL)))
+        return differ(("of nets, α ≥ 50", between(ends, low=_LARGE)), ("of nets, α ≤ 2", between(ends, high=_SMALL)))
 
     @control(is_better, "nets with α ≥ 50")
     def large_is_not(self, ends: Ends, last_ends: Ends) -> Finding:
-        return differ(("of the last layer alone", errors(last_ends)), ("of nets, α ≥ 50", errors(ends, low=_LARGE)))
+        return differ(("of the last layer alone", last_ends), ("of nets, α ≥ 50", between(ends, low=_LARGE)))
 
 
 def _posed(scale: str, at: At, model: af.models.Model) -> af.Experiment:
     rate = _RATE[scale] if at.kind == "last" else _RATES[scale].get(at.α, _RATE[scale])
     return af.Experiment(
-        task=images("mnist", scale, n=_IMAGES[scale], n_test=_TESTED[scale]),
+        task=images("mnist", scale, n=_IMAGES[scale], n_test=_TESTED),
         model=model,
         dynamics=af.dynamics.SGD(rate, _STEPS[scale], batch=_BATCH[scale]),
         init=af.inits.He(at.α),
@@ -213,17 +243,18 @@ def _posed(scale: str, at: At, model: af.models.Model) -> af.Experiment:
 def _loss(ends: Ends) -> Finding:
     losses = [end.loss for end in ends.values()]
     return Finding(
-        f"{sum(loss < _LOSS for loss in losses)} of {len(losses)} runs below 1e-5, from {min(losses):.1g} to "
-        f"{max(losses):.1g}",
+        f"{images_of(ends)}: {sum(loss < _LOSS for loss in losses)} of {len(losses)} runs below 1e-5, "
+        f"from {min(losses):.1g} to {max(losses):.1g}",
         max(losses) < _LOSS,
     )
 
 
-def _no_better(what: str, nets: np.ndarray, last: np.ndarray) -> Finding:
-    """At least 0.85 of the errors of the last layer, where the paper has 2.4/2.7 = 0.89."""
+def _no_better(where: str, ends: Ends, last_ends: Ends) -> Finding:
+    """Whether nets take at least as many images for others as the last layer alone, in every draw."""
+    nets, last = in_pairs(ends, last_ends)
     ratios = nets / last
     return Finding(
-        f"test error {nets.mean():.1%} of {what}, {last.mean():.1%} of the last layer alone, {ratios.min():.2f} to "
-        f"{ratios.max():.2f} of it by draw",
-        bool(ratios.min() >= 0.85),
+        f"{images_of(ends)}: test error {nets.mean():.1%} of nets with {where}, {last.mean():.1%} of the last layer "
+        f"alone, {ratios.min():.2f} to {ratios.max():.2f} of it by draw",
+        ratios.min() >= 1,
     )

@@ -21,12 +21,15 @@ __all__ = [
     "Ends",
     "Runs",
     "alphas",
+    "between",
     "differ",
     "early",
     "ends_of",
     "errors",
     "fit",
     "flat",
+    "images_of",
+    "in_pairs",
     "rise",
     "show_errors",
     "show_level",
@@ -71,12 +74,24 @@ def alphas(ends: Ends) -> list[float]:
     return sorted({at.α for at in ends})
 
 
-def errors(ends: Ends, low: float = 0.0, high: float = np.inf) -> np.ndarray:
-    """The mean test error over the α between, by seed."""
+def between(ends: Ends, low: float = 0.0, high: float = np.inf) -> Ends:
+    return {at: end for at, end in ends.items() if low <= at.α <= high}
+
+
+def errors(ends: Ends) -> dict[int, float]:
+    """The mean test error over all α, by seed."""
     seeds = sorted({at.seed for at in ends})
-    return np.array(
-        [np.mean([e.error for at, e in ends.items() if at.seed == s and low <= at.α <= high]) for s in seeds]
-    )
+    return {seed: float(np.mean([end.error for at, end in ends.items() if at.seed == seed])) for seed in seeds}
+
+
+def in_pairs(one: Ends, other: Ends) -> tuple[np.ndarray, np.ndarray]:
+    """Mean test errors of the one kind and of the other, of the draws that both have.
+
+    In a pair the images are the same, and so are the random numbers at the start.
+    """
+    here, there = errors(one), errors(other)
+    seeds = [seed for seed in here if seed in there]
+    return np.array([here[seed] for seed in seeds]), np.array([there[seed] for seed in seeds])
 
 
 def fit(ends: Ends) -> Finding:
@@ -84,44 +99,44 @@ def fit(ends: Ends) -> Finding:
     every = np.array([end.train_accuracy for end in ends.values()])
     losses = [end.loss for end in ends.values()]
     return Finding(
-        f"{_of(ends)}: {int(np.sum(every == 1))} of {len(every)} runs at 100 %, the least at {every.min():.2%}; "
+        f"{images_of(ends)}: {int(np.sum(every == 1))} of {len(every)} runs at 100 %, the least at {every.min():.2%}; "
         f"losses from {min(losses):.1g} to {max(losses):.1g}",
         bool(np.all(every == 1)),
     )
 
 
-def _of(ends: Ends) -> str:
+def images_of(ends: Ends) -> str:
     """Which images it is about."""
     (of,) = {end.of for end in ends.values()}
     return of
 
 
-def differ(higher: tuple[str, np.ndarray], lower: tuple[str, np.ndarray]) -> Finding:
+def differ(higher: tuple[str, Ends], lower: tuple[str, Ends]) -> Finding:
     """Whether errors of the one kind are above those of the other: in every draw, and the whole interval of the mean.
 
-    Draws go in pairs, with the same images and the same random numbers at the start.
+    Draws go in pairs.
     """
-    (here, above), (there, below) = higher, lower
+    (here, one), (there, other) = higher, lower
+    above, below = in_pairs(one, other)
     found = mean_of(100 * (above - below))
     return Finding(
-        f"test error {above.mean():.1%} {here}, {below.mean():.1%} {there}: {found} points above it, in "
-        f"{int(np.sum(above > below))} of {len(above)} draws",
+        f"{images_of({**one, **other})}: test error {above.mean():.1%} {here}, {below.mean():.1%} {there}: "
+        f"{found} points above it, in {int(np.sum(above > below))} of {len(above)} draws",
         found.low > 0 and bool(np.all(above > below)),
     )
 
 
 def rise(ends: Ends, small: float, large: float) -> Finding:
     """Whether the error is higher from α = `large` on than up to α = `small`."""
-    found = differ((f"for α ≥ {large:g}", errors(ends, low=large)), (f"for α ≤ {small:g}", errors(ends, high=small)))
-    return Finding(f"{_of(ends)}: {found.measured}", found.holds)
+    return differ((f"for α ≥ {large:g}", between(ends, low=large)), (f"for α ≤ {small:g}", between(ends, high=small)))
 
 
 def flat(ends: Ends, low: float, high: float, rise: float) -> Finding:
     """Whether the mean errors of all α between are within half of a rise."""
-    means = [float(errors(ends, α, α).mean()) for α in alphas(ends) if low <= α <= high]
+    means = [float(np.mean(list(errors(between(ends, α, α)).values()))) for α in alphas(between(ends, low, high))]
     spread = max(means) - min(means)
     return Finding(
-        f"{min(means):.1%} to {max(means):.1%} at {len(means)} scales α from {low:g} to {high:g}, "
+        f"{images_of(ends)}: {min(means):.1%} to {max(means):.1%} at {len(means)} scales α from {low:g} to {high:g}, "
         f"{spread / rise:.2f} of the rise of {100 * rise:.1f} points",
         spread <= rise / 2,
     )
