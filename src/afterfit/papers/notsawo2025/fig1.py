@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 import afterfit as af
-from afterfit.papers import Entry, Finding, claim, control
+from afterfit.papers import Entry, Finding, claim, control, passing
 from afterfit.papers.notsawo2025 import PAPER
 from afterfit.papers.notsawo2025.addition import (
     IN_WORDS,
@@ -142,6 +142,7 @@ class Fig1(Entry):
     @claim(
         "½‖θ‖², the text's weight decay: every run groks with β = 5·10⁻⁵, the largest of the notebook's for ℓ₂",
         says="ℓ₂ is weight decay in the text (§2.1), β‖W‖ in the notebook",
+        fails={"quick": "On one draw of three, seed 31, it does not generalise within the steps that are made."},
     )
     def decay_groks(self, decay: dict[Cell, af.Run]) -> Finding:
         return _all_grok(decay.values())
@@ -150,6 +151,10 @@ class Fig1(Entry):
     def weakest_norm_groks(self, descents: dict[Cell, af.Run]) -> Finding:
         weakest = min(c.β for c in descents if c.norm == "l2")
         return _all_grok(run for c, run in descents.items() if (c.norm, c.β) == ("l2", weakest))
+
+    @passing(decay_groks, "the two other draws")
+    def two_decay_and_grok(self, decay: dict[Cell, af.Run]) -> Finding:
+        return _all_grok(run for cell, run in decay.items() if cell.seed != SEEDS[0])
 
     @claim("ℓ₁: smaller β, later generalisation", says=_SAYS, changed=_CHANGED)
     def weaker_l1_is_later(self, descents: dict[Cell, af.Run]) -> Finding:
@@ -257,7 +262,7 @@ def _shorter(text: dict[Cell, af.Run], descents: dict[Cell, af.Run], time: str) 
         other = [min(getattr(times(run), time), run.curves["step"][-1] - times(run).fit) for _, run in pairs]
         holds.append(_SHORTER * np.median(own) <= np.median(other))
         words.append(f"{β:.0e}: {_in_words(own)} beside {_in_words(other)}")
-    return Finding(f"steps by β and seed: {'; '.join(words)}, or more", all(holds))
+    return Finding(f"steps by β and seed, to the last step where they do not come: {'; '.join(words)}", all(holds))
 
 
 def _in_words(steps: Iterable[float]) -> str:
