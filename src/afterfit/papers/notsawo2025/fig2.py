@@ -175,10 +175,18 @@ class Fig2(Entry):
     @claim(
         "ℓ₁: the delay falls as αβ grows",
         says=_LARGE,
+        fails={
+            "quick": "On one draw of three, seed 45, the run with the larger α and β does not generalise within its "
+            "steps while two others do, and so many pairs in order are not clear of chance."
+        },
         changed=_MORE.format("8 of 11 pairs in order (P = 0.2)"),
     )
     def larger_product_is_earlier_l1(self, others: dict[Cell, af.Run]) -> Finding:
         return _earlier_of(others, "l1", lambda c: c.α * c.β)
+
+    @passing(larger_product_is_earlier_l1, "the two other draws")
+    def larger_product_is_earlier_l1_of_two(self, others: dict[Cell, af.Run]) -> Finding:
+        return self.larger_product_is_earlier_l1({c: run for c, run in others.items() if c.seed != 45})
 
     @control(larger_product_is_earlier_l1, "β/α in place of αβ")
     def larger_ratio_is_earlier_l1(self, others: dict[Cell, af.Run]) -> Finding:
