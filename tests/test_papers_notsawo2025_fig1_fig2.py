@@ -16,9 +16,9 @@ from afterfit.papers.notsawo2025.addition import (
     SETTING,
     Cell,
     adam,
+    adam_of_the_text,
     earlier_with,
     times,
-    with_the_net_of_the_text,
 )
 from afterfit.papers.notsawo2025.fig1 import _course, _falls, _general, _is_late, _late, _shorter, _turns_twice
 from afterfit.papers.notsawo2025.fig2 import _alone, _exchanged, _law, _made_up
@@ -128,7 +128,7 @@ def test_the_net_of_the_text_cannot_tell_a_pair_from_its_mirror_image():
 
 
 def test_the_net_of_the_text_starts_from_a_normal_with_one_table():
-    experiment = with_the_net_of_the_text(adam(SETTING["paper"], Cell("l1", 1e-2, 1e-5, 0)))
+    experiment = adam_of_the_text(SETTING["paper"], Cell("l1", 1e-2, 1e-5, 0), 10)
     params = experiment.model.initialise(experiment.init, experiment.task.signature, np.random.default_rng(0))
     assert {name: array.shape for name, array in params.items()} == {
         "E": (97, 64),

@@ -24,10 +24,10 @@ __all__ = [
     "Times",
     "accuracy_fan",
     "adam",
+    "adam_of_the_text",
     "earlier_with",
     "in_steps",
     "times",
-    "with_the_net_of_the_text",
 ]
 
 IN_WORDS = {"l1": "ℓ₁", "l2": "ℓ₂", "nuc": "ℓ*"}
@@ -124,11 +124,12 @@ def adam(setting: Setting, cell: Cell, steps: int | None = None, checkpoints: in
     )
 
 
-def with_the_net_of_the_text(experiment: af.Experiment) -> af.Experiment:
-    """The same with one table, entrywise products and biases (§2.1), all from N(0, 1/n₁) (App. H.3)."""
-    net = experiment.model
+def adam_of_the_text(setting: Setting, cell: Cell, steps: int) -> af.Experiment:
+    """The same of the text's net: one table, entrywise products and biases (§2.1), all from N(0, 1/n₁) (App. H.3)."""
     return dataclasses.replace(
-        experiment, model=af.models.EmbeddingMLP(net.embedding, net.hidden), init=af.inits.ScaledGaussian()
+        adam(setting, cell, steps),
+        model=af.models.EmbeddingMLP(setting.embedding, setting.hidden),
+        init=af.inits.ScaledGaussian(),
     )
 
 

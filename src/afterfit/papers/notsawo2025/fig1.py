@@ -18,10 +18,10 @@ from afterfit.papers.notsawo2025.addition import (
     Cell,
     accuracy_fan,
     adam,
+    adam_of_the_text,
     earlier_with,
     in_steps,
     times,
-    with_the_net_of_the_text,
 )
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class Fig1(Entry):
         return {
             "descents": {cell: adam(setting, cell) for cell in cells},
             "followed": {cell: adam(setting, cell, _LONG[scale], _CHECKPOINTS) for cell in followed},
-            "text": {c._replace(norm="text"): with_the_net_of_the_text(adam(setting, c, steps)) for c in text},
+            "text": {c._replace(norm="text"): adam_of_the_text(setting, c, steps) for c in text},
             "decay": {cell: adam(setting, cell, _DECAYING[scale]) for cell in decay},
             "free": {free: adam(setting, free)},
         }
@@ -345,7 +345,7 @@ def _course(run: af.Run) -> _Course:
     later = trough + int(np.argmax(norm[trough:]))
     return _Course(
         *norm[[0, peak, general, trough, later]],
-        steps=tuple(int(steps[k]) for k in (peak, general, trough)),
+        steps=(int(steps[peak]), int(steps[general]), int(steps[trough])),
         accuracy=float(run.curves["test_accuracy"].values[later:].min()),
     )
 
