@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 import afterfit as af
-from afterfit.papers import Entry, Finding, claim, control, correction, once
+from afterfit.papers import Entry, Finding, claim, control, correction, once, passing
 from afterfit.papers._measure import first_step
 from afterfit.papers.notsawo2025 import PAPER
 from afterfit.papers.notsawo2025.agreement import Answer, agree
@@ -195,6 +195,10 @@ class Fig12(Entry):
         "enough, which 15 of 20 draws may do. A share of 0.75 and most draws at each N were written down after all of "
         "16 had agreed at quick scale, on seeds 40 to 47. There it is on seeds from 48 on; at paper scale draws are "
         "the same, and more is asked.",
+        fails={
+            "paper": "At N = 15 and 25, where some draws are found and some are not, projected subgradients agree with "
+            "the program on 18 of 20 draws and soft thresholding on 16: the intervals of both reach below 0.75."
+        },
     )
     def recover_where_possible(self, answers: dict[_Draw, Answer]) -> Finding:
         return _agree(answers)
@@ -203,6 +207,10 @@ class Fig12(Entry):
     def answers(self, draws: dict[_Draw, af.Run]) -> dict[_Draw, Answer]:
         """Whether each run and the linear program find a*."""
         return {draw: _answer(draw, run) for draw, run in draws.items()}
+
+    @passing(recover_where_possible, "runs that end where the program does")
+    def would_recover(self, answers: dict[_Draw, Answer]) -> Finding:
+        return _agree({draw: answer._replace(run=answer.program) for draw, answer in answers.items()})
 
     @control(recover_where_possible, "the program's answers for the other N, of the same draw")
     def recover_elsewhere(self, answers: dict[_Draw, Answer]) -> Finding:
