@@ -1,4 +1,4 @@
-"""Half a minute of the fuzzer, the same every time, and every case that went wrong once. `make fuzz` goes on from there."""
+"""Half a minute of the fuzzer, always the same, and every case that went wrong once. `make fuzz` goes on from there."""
 
 from __future__ import annotations
 
