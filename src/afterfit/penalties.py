@@ -365,7 +365,7 @@ def _polar(A: Float[Array, "m n"]) -> Float[Array, "m n"]:
     The directions of the others may take any weight in [-1, 1]: 0 is the least-norm choice, as sign(0) = 0 is for L1.
     """
     zero = max(A.shape) * jnp.finfo(A.dtype).eps  # over the largest singular value
-    if A.dtype == jnp.float32 and max(A.shape) >= 3 * min(A.shape) and jax.config.jax_enable_x64:
+    if A.dtype == jnp.float32 and max(A.shape) >= 3 * min(A.shape) and jax.config.read("jax_enable_x64"):
         # (AAᵀ)^(-1/2) A, which squares singular values: in double precision it costs no digit of single precision, and
         # for a long matrix it takes half to four fifths of the time of its singular vectors.
         wide = A.astype(jnp.float64) if A.shape[0] <= A.shape[1] else A.T.astype(jnp.float64)
